@@ -22,3 +22,47 @@ impl Counter {
         self.0.load(Relaxed)
     }
 }
+
+/// Skip reasons, in the order of [`crate::event::Skip`].
+pub const SKIPS: usize = crate::event::Skip::Bound as usize + 1;
+/// Refusal reasons, in the order of [`crate::event::Refusal`].
+pub const REFUSALS: usize = crate::event::Refusal::NotABatch as usize + 1;
+
+/// What became of one publisher's events. Written by its reactor, read by anybody.
+#[derive(Debug, Default)]
+pub struct PublisherStats {
+    /// Batches decoded.
+    pub batches: Counter,
+    /// Store events applied.
+    pub stores: Counter,
+    /// Removal events applied.
+    pub removes: Counter,
+    /// Clear events applied.
+    pub clears: Counter,
+    /// Blocks that stores named.
+    pub blocks_stored: Counter,
+    /// Blocks that removals named.
+    pub blocks_removed: Counter,
+    /// Removals of blocks that were not held: no-ops.
+    pub unknown_removals: Counter,
+    /// Blocks held now, counted once an owner.
+    pub blocks_held: Counter,
+    /// Blocks that wait for their parent now.
+    pub orphans: Counter,
+    /// Orphans whose parent came.
+    pub orphans_adopted: Counter,
+    /// Orphans dropped because too many waited.
+    pub orphans_dropped: Counter,
+    /// Removals whose `base_block_idx` disagreed with the known depth.
+    pub depth_disagreements: Counter,
+    /// Envelope fields that disagreed with the registration (the envelope wins).
+    pub envelope_disagreements: Counter,
+    /// `event_id`s at or below the last one.
+    pub event_id_regressions: Counter,
+    /// `event_id`s that left some out.
+    pub event_id_jumps: Counter,
+    /// Events skipped, by reason.
+    pub skipped: [Counter; SKIPS],
+    /// Payloads refused, by reason.
+    pub refused: [Counter; REFUSALS],
+}

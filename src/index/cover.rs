@@ -1,0 +1,216 @@
+//! Which positions of a run one owner holds: nearly always one span from the start of the run or from where
+//! the owner joined it, rarely more spans behind holes.
+
+/// Positions `start..end` of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// First position held.
+    pub start: u16,
+    /// First position not held.
+    pub end: u16,
+}
+
+/// One owner's positions in one run. Spans are sorted, disjoint, never adjacent, never empty.
+#[derive(Debug)]
+pub struct Cover {
+    /// Instance of the owner; a run keeps its covers sorted by (instance, owner).
+    pub instance: u32,
+    /// Owner, numbered within the context.
+    pub owner: u32,
+    first: Stretch,
+    // boxed twice over on purpose: a hole is rare, and the cover stays at 24 bytes
+    #[allow(clippy::box_collection)]
+    more: Option<Box<Vec<Stretch>>>,
+}
+
+const _: () = assert!(size_of::<Cover>() == 24);
+
+impl Cover {
+    /// A cover of one span.
+    pub fn new(instance: u32, owner: u32, span: Stretch) -> Self {
+        Self { instance, owner, first: span, more: None }
+    }
+
+    /// The span that nearly always is the only one.
+    pub fn first(&self) -> Stretch {
+        self.first
+    }
+
+    /// All spans in order.
+    pub fn spans(&self) -> impl Iterator<Item = Stretch> {
+        std::iter::once(self.first).chain(self.rest().iter().copied())
+    }
+
+    fn rest(&self) -> &[Stretch] {
+        self.more.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// First position behind everything held.
+    pub fn end(&self) -> u16 {
+        self.rest().last().map_or(self.first.end, |last| last.end)
+    }
+
+    /// Whether `position` is held.
+    pub fn holds(&self, position: u16) -> bool {
+        self.extent(position) > position
+    }
+
+    /// Where the span that holds `position` ends; `position` itself when it is not held.
+    pub fn extent(&self, position: u16) -> u16 {
+        if position < self.first.end {
+            return if position >= self.first.start { self.first.end } else { position };
+        }
+        let rest = self.rest();
+        let at = rest.partition_point(|span| span.end <= position);
+        match rest.get(at) {
+            Some(span) if span.start <= position => span.end,
+            _ => position,
+        }
+    }
+
+    /// How many of the positions `from..to` are held.
+    pub fn count(&self, from: u16, to: u16) -> u32 {
+        self.spans().map(|span| u32::from(span.end.min(to).saturating_sub(span.start.max(from)))).sum()
+    }
+
+    /// Heap bytes behind the cover.
+    pub fn heap(&self) -> usize {
+        self.more.as_ref().map_or(0, |more| size_of::<Vec<Stretch>>() + more.capacity() * size_of::<Stretch>())
+    }
+
+    /// Adds `start..end`.
+    pub fn add(&mut self, span: Stretch) {
+        // the way of nearly every event: the owner goes on where it stopped
+        if self.more.is_none() && span.start <= self.first.end && span.end >= self.first.start {
+            self.first.start = self.first.start.min(span.start);
+            self.first.end = self.first.end.max(span.end);
+            return;
+        }
+        let mut spans: Vec<Stretch> = self.spans().collect();
+        let from = spans.partition_point(|other| other.end < span.start);
+        let to = spans.partition_point(|other| other.start <= span.end);
+        let joined = spans[from..to].iter().fold(span, |joined, other| Stretch {
+            start: joined.start.min(other.start),
+            end: joined.end.max(other.end),
+        });
+        spans.splice(from..to, [joined]);
+        self.set(spans);
+    }
+
+    /// Takes one position away; returns whether anything is left.
+    pub fn remove(&mut self, position: u16) -> bool {
+        if self.more.is_none() {
+            let Stretch { start, end } = self.first;
+            if position + 1 == end && start <= position {
+                self.first.end = position;
+                return self.first.end > self.first.start;
+            }
+            if position == start && position < end {
+                self.first.start += 1;
+                return true;
+            }
+            if position < start || position >= end {
+                return true;
+            }
+            self.first.end = position;
+            self.more = Some(Box::new(vec![Stretch { start: position + 1, end }]));
+            return true;
+        }
+        self.remove_among_many(position)
+    }
+
+    fn remove_among_many(&mut self, position: u16) -> bool {
+        if position < self.first.end {
+            let Stretch { start, end } = self.first;
+            if position < start {
+                return true;
+            }
+            let tail = Stretch { start: position + 1, end };
+            self.first.end = position;
+            let more = self.more.get_or_insert_default();
+            if tail.start < tail.end {
+                more.insert(0, tail);
+            }
+            if self.first.start == self.first.end {
+                self.first = more.remove(0);
+            }
+        } else if let Some(more) = &mut self.more {
+            let at = more.partition_point(|span| span.end <= position);
+            if let Some(span) = more.get_mut(at).filter(|span| span.start <= position) {
+                let tail = Stretch { start: position + 1, end: span.end };
+                span.end = position;
+                let emptied = span.start == span.end;
+                match (emptied, tail.start < tail.end) {
+                    (true, true) => more[at] = tail,
+                    (true, false) => {
+                        more.remove(at);
+                    }
+                    (false, true) => more.insert(at + 1, tail),
+                    (false, false) => {}
+                }
+            }
+        }
+        self.tidy();
+        true
+    }
+
+    fn set(&mut self, mut spans: Vec<Stretch>) {
+        self.first = spans.remove(0);
+        self.more = if spans.is_empty() { None } else { Some(Box::new(spans)) };
+    }
+
+    fn tidy(&mut self) {
+        if let Some(more) = &mut self.more {
+            if more.is_empty() {
+                self.more = None;
+            } else if more.capacity() > 16 && more.len() * 4 < more.capacity() {
+                let half = more.capacity() / 2;
+                more.shrink_to(half);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn cover_is_a_set_of_positions(steps in prop::collection::vec((any::<bool>(), 0u16..40, 1u16..9), 1..80)) {
+            let mut naive: BTreeSet<u16> = BTreeSet::new();
+            let mut cover: Option<Cover> = None;
+            for (add, start, len) in steps {
+                if add {
+                    let span = Stretch { start, end: start + len };
+                    naive.extend(span.start..span.end);
+                    match &mut cover {
+                        Some(cover) => cover.add(span),
+                        None => cover = Some(Cover::new(0, 0, span)),
+                    }
+                } else if let Some(held) = &mut cover {
+                    naive.remove(&start);
+                    if !held.remove(start) {
+                        cover = None;
+                    }
+                }
+                let held: BTreeSet<u16> = cover.iter().flat_map(Cover::spans).flat_map(|s| s.start..s.end).collect();
+                prop_assert_eq!(&held, &naive);
+                if let Some(cover) = &cover {
+                    let spans: Vec<Stretch> = cover.spans().collect();
+                    prop_assert!(spans.iter().all(|span| span.start < span.end));
+                    prop_assert!(spans.windows(2).all(|pair| pair[0].end < pair[1].start));
+                    for position in 0..50 {
+                        prop_assert_eq!(cover.holds(position), naive.contains(&position));
+                        let run = (position..).take_while(|p| naive.contains(p)).count() as u16;
+                        prop_assert_eq!(cover.extent(position), position + run);
+                    }
+                    prop_assert_eq!(cover.count(3, 30), naive.range(3..30).count() as u32);
+                    prop_assert_eq!(cover.end(), naive.last().map_or(0, |last| last + 1));
+                }
+            }
+        }
+    }
+}

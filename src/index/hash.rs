@@ -1,0 +1,99 @@
+//! The standard block hash of the contract (RFC #1527): XXH3-64 with a seed, one local hash a block and one
+//! rolling hash a prefix. Salt, tenant and LoRA are not mixed in; they choose the context.
+//!
+//! `local[i] = XXH3(tokens of block i as little-endian u32)`, `seq[0] = local[0]`,
+//! `seq[i] = XXH3(le64(seq[i-1]) ‖ le64(local[i]))`.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Seed of the contract.
+pub const DEFAULT_SEED: u64 = 1337;
+
+/// Tokens hashed from the stack; a longer block takes an allocation.
+const STACK_TOKENS: usize = 256;
+
+/// Local hash of one block.
+pub fn local(tokens: &[u32], seed: u64) -> u64 {
+    if tokens.len() <= STACK_TOKENS {
+        let mut bytes = [0u8; STACK_TOKENS * 4];
+        for (to, token) in bytes.chunks_exact_mut(4).zip(tokens) {
+            to.copy_from_slice(&token.to_le_bytes());
+        }
+        xxh3_64_with_seed(&bytes[..tokens.len() * 4], seed)
+    } else {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        xxh3_64_with_seed(&bytes, seed)
+    }
+}
+
+/// Hash of a block and everything before it, from the hash before it and its own local hash.
+pub fn rolling(previous: u64, local: u64, seed: u64) -> u64 {
+    pair(previous, local, seed)
+}
+
+/// A local hash that only a block with the same extra keys (images, embeddings) has.
+pub fn with_extra(local: u64, digest: u64, seed: u64) -> u64 {
+    pair(local, digest, seed)
+}
+
+fn pair(first: u64, second: u64, seed: u64) -> u64 {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    xxh3_64_with_seed(&bytes, seed)
+}
+
+/// The rolling hash of the next block: `previous` is `None` at the root.
+pub fn next(previous: Option<u64>, local: u64, seed: u64) -> u64 {
+    previous.map_or(local, |previous| rolling(previous, local, seed))
+}
+
+/// A prompt whose rolling hashes are computed as far as somebody looks.
+pub struct Path<'a> {
+    tokens: &'a [u32],
+    extra: &'a [Option<u64>],
+    block_size: usize,
+    seed: u64,
+    blocks: usize,
+    hashes: &'a mut Vec<u64>,
+}
+
+impl<'a> Path<'a> {
+    /// A prompt of tokens; only complete blocks count. `extra` holds one digest a block, or nothing. `hashes`
+    /// is scratch and is cleared.
+    pub fn of_tokens(
+        tokens: &'a [u32],
+        extra: &'a [Option<u64>],
+        block_size: u32,
+        seed: u64,
+        hashes: &'a mut Vec<u64>,
+    ) -> Self {
+        hashes.clear();
+        let block_size = block_size as usize;
+        Self { tokens, extra, block_size, seed, blocks: tokens.len() / block_size, hashes }
+    }
+
+    /// A prompt whose rolling hashes are known.
+    pub fn of_hashes(hashes: &'a mut Vec<u64>) -> Self {
+        Self { tokens: &[], extra: &[], block_size: 1, seed: 0, blocks: hashes.len(), hashes }
+    }
+
+    /// Complete blocks of the prompt.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The rolling hashes of at least the first `blocks` blocks (at most [`Path::blocks`]).
+    pub fn first(&mut self, blocks: usize) -> &[u64] {
+        while self.hashes.len() < blocks {
+            let at = self.hashes.len();
+            let start = at * self.block_size;
+            let mut own = local(&self.tokens[start..start + self.block_size], self.seed);
+            if let Some(Some(digest)) = self.extra.get(at) {
+                own = with_extra(own, *digest, self.seed);
+            }
+            self.hashes.push(next(self.hashes.last().copied(), own, self.seed));
+        }
+        self.hashes
+    }
+}

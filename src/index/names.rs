@@ -1,0 +1,339 @@
+//! What one publisher calls its blocks: engine hash → place, with a copy count for each lane (rank, backend,
+//! medium). This is the only memory per block and owner; it resolves parents, placeholders and removals.
+//!
+//! Nearly always a name has one entry. The exceptions are kept exact in the same table:
+//! - a name with copies on several lanes has one entry a lane;
+//! - a name that denotes several places (hashes that are not chained or ignore the salt) has one *primary*
+//!   entry a lane, which carries the count and the latest place, and *secondary* ones with count 0: it holds
+//!   all of them until the count is 0;
+//! - two names may denote one place: the place is held while any of them has a count ([`Names::aliases`]);
+//! - a name whose counts are all 0 stays as a bounded tombstone, so that a child or a placeholder that comes
+//!   right after the removal still finds its place.
+
+use super::run::Place;
+use super::table::{Keyed, Table};
+use std::collections::{HashMap, VecDeque};
+
+/// Lanes of one publisher; lane numbers fit a byte beside [`TOMBSTONE`].
+pub const LANES: usize = 254;
+/// Places that one name may denote.
+pub const NAME_PLACES: usize = 32;
+/// Removed names that a publisher is remembered by.
+pub const TOMBSTONES: usize = 1024;
+/// Lane number of a removed name.
+const TOMBSTONE: u8 = u8::MAX;
+
+/// One name on one lane at one place.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    hash: u64,
+    run: u32,
+    at: u16,
+    lane: u8,
+    count: u8,
+}
+
+const _: () = assert!(size_of::<Name>() == 16);
+
+impl Name {
+    /// Where the block stands.
+    pub fn place(&self) -> Place {
+        Place { run: self.run, at: self.at }
+    }
+
+    /// The lane, `None` for a tombstone.
+    pub fn lane(&self) -> Option<u8> {
+        (self.lane != TOMBSTONE).then_some(self.lane)
+    }
+}
+
+impl Keyed for Name {
+    fn key(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// What a store changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// The lane now holds the place by this name; it did not before.
+    Fresh,
+    /// One copy more of what this name already held there.
+    Again,
+    /// The name already denotes [`NAME_PLACES`] places; nothing changed.
+    Full,
+}
+
+/// The names of one publisher.
+pub struct Names {
+    table: Table<Name>,
+    /// Removed names, oldest first.
+    removed: VecDeque<u64>,
+    /// (place, lane) → names that hold it beyond the first.
+    aliases: HashMap<(Place, u8), u32>,
+    /// Name → its latest place, for names that denote several.
+    latest: HashMap<u64, Place>,
+    /// (name, lane) → copies beyond the 255 that an entry counts.
+    surplus: HashMap<(u64, u8), u32>,
+}
+
+impl Names {
+    /// No names; allocates nothing.
+    pub fn new(salt: u64) -> Self {
+        Self {
+            table: Table::new(salt),
+            removed: VecDeque::new(),
+            aliases: HashMap::new(),
+            latest: HashMap::new(),
+            surplus: HashMap::new(),
+        }
+    }
+
+    /// Entries, tombstones included.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Heap bytes taken.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+            + self.removed.capacity() * size_of::<u64>()
+            + self.aliases.capacity() * (size_of::<((Place, u8), u32)>() + 1)
+            + self.latest.capacity() * (size_of::<(u64, Place)>() + 1)
+            + self.surplus.capacity() * (size_of::<((u64, u8), u32)>() + 1)
+    }
+
+    /// The place that a name denotes (the latest, where it denotes several).
+    pub fn place(&self, hash: u64) -> Option<Place> {
+        let found = self.table.find(hash, |_| true)?.place();
+        if self.latest.is_empty() { Some(found) } else { Some(self.latest.get(&hash).copied().unwrap_or(found)) }
+    }
+
+    /// Whether the name denotes several places.
+    pub fn is_ambiguous(&self, hash: u64) -> bool {
+        !self.latest.is_empty() && self.latest.contains_key(&hash)
+    }
+
+    /// Every place that a name denotes, into `to`, without repeats.
+    pub fn places(&self, hash: u64, to: &mut Vec<Place>) {
+        to.clear();
+        for name in self.table.all(hash) {
+            if !to.contains(&name.place()) {
+                to.push(name.place());
+            }
+        }
+    }
+
+    /// Whether the name has a copy on the lane.
+    pub fn has(&self, hash: u64, lane: u8) -> bool {
+        self.table.find(hash, |name| name.lane == lane).is_some()
+    }
+
+    /// One copy more of a block. `unpin` is called for the place of a tombstone that this wakes.
+    pub fn store(&mut self, hash: u64, place: Place, lane: u8, mut unpin: impl FnMut(Place)) -> Stored {
+        let (mut same, mut primary, mut dead, mut elsewhere, mut entries) = (false, false, false, None, 0);
+        for name in self.table.all(hash) {
+            entries += 1;
+            let here = name.place() == place;
+            if name.lane == TOMBSTONE {
+                dead = true;
+            } else if name.lane == lane {
+                same |= here;
+                primary |= name.count > 0;
+            }
+            if !here {
+                elsewhere = Some(name.place());
+            }
+        }
+        if same {
+            self.count_one_more(hash, lane);
+            if !self.latest.is_empty() && self.latest.contains_key(&hash) {
+                self.latest.insert(hash, place);
+            }
+            return Stored::Again;
+        }
+        if entries >= NAME_PLACES {
+            return Stored::Full;
+        }
+        while dead && let Some(name) = self.table.remove(hash, |name| name.lane == TOMBSTONE) {
+            // a removed name has nothing but tombstones, so it starts anew here
+            unpin(name.place());
+            elsewhere = None;
+        }
+        if primary {
+            self.count_one_more(hash, lane);
+        }
+        let count = u8::from(!primary);
+        self.table.insert(Name { hash, run: place.run, at: place.at, lane, count });
+        if elsewhere.is_some() {
+            self.latest.insert(hash, place);
+        } else if !self.latest.is_empty() {
+            self.latest.remove(&hash);
+        }
+        Stored::Fresh
+    }
+
+    fn count_one_more(&mut self, hash: u64, lane: u8) {
+        let Some(name) = self.table.find_mut(hash, |name| name.lane == lane && name.count > 0) else { return };
+        if name.count < u8::MAX {
+            name.count += 1;
+        } else {
+            *self.surplus.entry((hash, lane)).or_insert(0) += 1;
+        }
+    }
+
+    /// A name of this publisher holds the place on this lane beside another one.
+    pub fn alias(&mut self, place: Place, lane: u8) {
+        *self.aliases.entry((place, lane)).or_insert(0) += 1;
+    }
+
+    /// One copy less, or with `remaining` exactly so many left. Calls `release` for every place that the lane
+    /// no longer holds, then `pin`/`unpin` as tombstones come and go. Returns whether the lane had the name.
+    pub fn remove(&mut self, hash: u64, lane: u8, remaining: Option<u32>, events: &mut impl Places) -> bool {
+        let Some(name) = self.table.find_mut(hash, |name| name.lane == lane && name.count > 0) else {
+            return false;
+        };
+        let surplus = if name.count == u8::MAX { self.surplus.remove(&(hash, lane)).unwrap_or(0) } else { 0 };
+        let left = remaining.unwrap_or(u32::from(name.count) + surplus - 1);
+        if left > 0 {
+            name.count = left.min(u32::from(u8::MAX)) as u8;
+            if left > u32::from(u8::MAX) {
+                self.surplus.insert((hash, lane), left - u32::from(u8::MAX));
+            }
+            return true;
+        }
+        let only = self.table.all(hash).nth(1).is_none();
+        if only {
+            if let Some(name) = self.table.find_mut(hash, |_| true) {
+                name.lane = TOMBSTONE;
+                name.count = 0;
+                let place = name.place();
+                events.pin(place);
+                self.let_go(place, lane, events);
+            }
+            self.bury(hash, events);
+        } else {
+            self.remove_of_many(hash, lane, events);
+        }
+        true
+    }
+
+    fn remove_of_many(&mut self, hash: u64, lane: u8, events: &mut impl Places) {
+        let mut gone = Vec::new();
+        while let Some(name) = self.table.remove(hash, |name| name.lane == lane) {
+            gone.push(name.place());
+        }
+        let last = self.table.find(hash, |_| true).is_none();
+        for place in &gone {
+            if last {
+                events.pin(*place);
+                self.table.insert(Name { hash, run: place.run, at: place.at, lane: TOMBSTONE, count: 0 });
+            }
+            self.let_go(*place, lane, events);
+        }
+        if last {
+            self.bury(hash, events);
+        } else if !self.latest.is_empty() {
+            self.forget_latest(hash, &gone);
+        }
+    }
+
+    /// After some places of a name went, `latest` must not point to one of them.
+    fn forget_latest(&mut self, hash: u64, gone: &[Place]) {
+        let Some(latest) = self.latest.get(&hash).copied() else { return };
+        let mut places = Vec::new();
+        self.places(hash, &mut places);
+        if gone.contains(&latest) && !places.contains(&latest) || places.len() < 2 {
+            self.latest.remove(&hash);
+        }
+    }
+
+    /// Takes one entry out of a table that is being purged.
+    pub fn purge(&mut self, name: Name, events: &mut impl Places) {
+        match name.lane() {
+            Some(lane) => self.let_go(name.place(), lane, events),
+            None => events.unpin(name.place()),
+        }
+    }
+
+    fn let_go(&mut self, place: Place, lane: u8, events: &mut impl Places) {
+        if !self.aliases.is_empty()
+            && let Some(others) = self.aliases.get_mut(&(place, lane))
+        {
+            *others -= 1;
+            if *others == 0 {
+                self.aliases.remove(&(place, lane));
+            }
+            return;
+        }
+        events.release(place, lane);
+    }
+
+    /// Remembers a removed name and forgets the oldest one beyond the bound.
+    fn bury(&mut self, hash: u64, events: &mut impl Places) {
+        self.removed.push_back(hash);
+        if self.removed.len() > TOMBSTONES
+            && let Some(oldest) = self.removed.pop_front()
+        {
+            self.dig_up(oldest, events);
+        }
+    }
+
+    fn dig_up(&mut self, hash: u64, events: &mut impl Places) {
+        while let Some(name) = self.table.remove(hash, |name| name.lane == TOMBSTONE) {
+            events.unpin(name.place());
+            if !self.latest.is_empty() {
+                self.latest.remove(&hash);
+            }
+        }
+    }
+
+    /// Segments of the table, for step-wise visits.
+    pub fn segments(&self) -> usize {
+        self.table.segments()
+    }
+
+    /// Entries of one segment.
+    pub fn segment_len(&self, segment: usize) -> usize {
+        self.table.segment_len(segment)
+    }
+
+    /// Names on lanes that `on` accepts, of one segment.
+    pub fn on_lanes(&self, segment: usize, on: impl Fn(u8, Place) -> bool, to: &mut Vec<(u64, u8)>) {
+        to.extend(
+            self.table
+                .segment(segment)
+                .filter(|name| name.count > 0 && name.lane().is_some_and(|lane| on(lane, name.place())))
+                .map(|name| (name.hash, name.lane)),
+        );
+    }
+
+    /// Takes all entries of one segment out.
+    pub fn drain_segment(&mut self, segment: usize, to: &mut Vec<Name>) {
+        self.table.drain_segment(segment, to);
+    }
+
+    /// Forgets everything; whatever was held must have been purged before.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.removed = VecDeque::new();
+        self.aliases = HashMap::new();
+        self.latest = HashMap::new();
+        self.surplus = HashMap::new();
+    }
+}
+
+/// What removals do to places; the shard implements it over its runs.
+pub trait Places {
+    /// The lane no longer holds the place.
+    fn release(&mut self, place: Place, lane: u8);
+    /// A tombstone denotes the place.
+    fn pin(&mut self, place: Place);
+    /// It no longer does.
+    fn unpin(&mut self, place: Place);
+}

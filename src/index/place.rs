@@ -1,0 +1,339 @@
+//! Places blocks: finds or makes the place of each, lets the lane hold it, and names it.
+//!
+//! A block is found in one of two ways: it is the next one in its parent's run, or [`Context::find`] knows it
+//! (a head of a run; any block, where somebody stores by hash alone). What is found nowhere is appended behind
+//! its parent, or starts a run.
+//!
+//! [`Context::find`]: super::context::Context::find
+
+use super::apply::{Reading, Work};
+use super::cover::Stretch;
+use super::hash;
+use super::names::{Places, Stored};
+use super::publisher::Publisher;
+use super::run::{Left, Place};
+use super::shard::{Ledger, Shard};
+use crate::event::{Batch, Skip, Slice};
+
+/// Names of a chain's blocks.
+pub(super) enum NameSource {
+    /// In the batch.
+    Batch(Slice),
+    /// Kept from an earlier one.
+    Owned(Vec<u64>),
+}
+
+impl NameSource {
+    fn of<'a>(&'a self, batch: &'a Batch) -> &'a [u64] {
+        match self {
+            Self::Batch(slice) => slice.of(&batch.hashes),
+            Self::Owned(names) => names,
+        }
+    }
+}
+
+/// Local hashes of a chain's blocks.
+pub(super) enum Locals {
+    /// From tokens in the batch.
+    Tokens { tokens: Slice, block_size: u32, digests: Vec<Option<u64>> },
+    /// Kept from an earlier one.
+    Owned(Vec<u64>),
+}
+
+impl Locals {
+    pub(super) fn local(&self, batch: &Batch, at: usize, seed: u64) -> u64 {
+        match self {
+            Self::Owned(locals) => locals[at],
+            Self::Tokens { tokens, block_size, digests } => {
+                let size = *block_size as usize;
+                let own = hash::local(&tokens.of(&batch.tokens)[at * size..(at + 1) * size], seed);
+                match digests.get(at) {
+                    Some(Some(digest)) => hash::with_extra(own, *digest, seed),
+                    _ => own,
+                }
+            }
+        }
+    }
+}
+
+/// Blocks to be placed one behind the other.
+pub(super) struct Chain {
+    names: NameSource,
+    locals: Locals,
+    lane: u8,
+    context: u32,
+    previous: Option<Place>,
+    seq: Option<u64>,
+    at: usize,
+    /// Names removed while the chain was an orphan.
+    pub(super) removed: Vec<u64>,
+}
+
+impl Chain {
+    pub(super) fn new(
+        names: NameSource,
+        locals: Locals,
+        lane: u8,
+        context: u32,
+        previous: Option<Place>,
+        seq: Option<u64>,
+    ) -> Self {
+        Self { names, locals, lane, context, previous, seq, at: 0, removed: Vec::new() }
+    }
+}
+
+/// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
+struct Holding {
+    lane: u8,
+    context: u32,
+    instance: u32,
+    owner: u32,
+    run: u32,
+    span: Stretch,
+    /// End of what the owner held in the run before; only below it a block may be held already.
+    held_until: u16,
+    gained: u64,
+}
+
+impl Shard {
+    pub(super) fn work_chain(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        mut chain: Chain,
+        announced: &mut Vec<u64>,
+        budget: usize,
+    ) -> (Option<Work>, usize) {
+        let names = chain.names.of(reading.batch);
+        let until = names.len().min(chain.at + budget);
+        let done = until - chain.at;
+        let mut holding = self.hold(publisher, chain.lane, chain.context);
+        let mut failed = None;
+        for (at, name) in names[..until].iter().enumerate().skip(chain.at) {
+            let local = chain.locals.local(reading.batch, at, self.seed);
+            let seq = hash::next(chain.seq, local, self.seed);
+            let place = self.find_or_make(chain.context, seq, chain.previous, chain.seq.is_none());
+            if let Err(reason) = self.credit(publisher, &mut holding, *name, place) {
+                failed = Some(reason);
+                break;
+            }
+            chain.seq = Some(seq);
+            chain.previous = Some(place);
+            if publisher.orphans.await_parent(*name) {
+                announced.push(*name);
+            }
+        }
+        self.settle_holding(publisher, &holding);
+        if let Some(reason) = failed {
+            publisher.stats.skipped[reason as usize].add(1);
+        } else if until < names.len() {
+            chain.at = until;
+            return (Some(Work::Chain(chain)), done);
+        }
+        for name in &chain.removed {
+            let Publisher { names, lanes, stats, .. } = &mut *publisher;
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+            names.remove(*name, chain.lane, None, &mut ledger);
+        }
+        (None, done)
+    }
+
+    pub(super) fn work_by_hash(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        work: Work,
+        announced: &mut Vec<u64>,
+        budget: usize,
+    ) -> (Option<Work>, usize) {
+        let Work::ByHash { names, lane, key, parent, at, mut previous } = work else { return (None, 0) };
+        let context = match self.contexts.again(&key) {
+            Ok(context) => context,
+            Err(reason) => {
+                publisher.stats.skipped[reason as usize].add(1);
+                return (None, 1);
+            }
+        };
+        let runs = &self.runs;
+        if !self.contexts.get_mut(context).build_places(budget, |run| runs.try_get(run)) {
+            return (Some(Work::ByHash { names, lane, key, parent, at, previous }), budget);
+        }
+        if at == 0 {
+            previous = parent.and_then(|parent| self.contexts.get(context).find(parent));
+        }
+        let all = names.of(&reading.batch.hashes);
+        let until = all.len().min(at + budget);
+        let mut holding = self.hold(publisher, lane, context);
+        for name in &all[at..until] {
+            let place = self.find_or_make(context, *name, previous, false);
+            if let Err(reason) = self.credit(publisher, &mut holding, *name, place) {
+                publisher.stats.skipped[reason as usize].add(1);
+                self.settle_holding(publisher, &holding);
+                return (None, until - at);
+            }
+            previous = Some(place);
+            if publisher.orphans.await_parent(*name) {
+                announced.push(*name);
+            }
+        }
+        self.settle_holding(publisher, &holding);
+        let more = until < all.len();
+        let work = Work::ByHash { names, lane, key, parent, at: until, previous };
+        (more.then_some(work), until - at)
+    }
+
+    pub(super) fn work_placeholder(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        work: Work,
+        budget: usize,
+    ) -> (Option<Work>, usize) {
+        let Work::Placeholder { names, lane, at, mut unknown } = work else { return (None, 0) };
+        let all = names.of(&reading.batch.hashes);
+        let until = all.len().min(at + budget);
+        let mut places = std::mem::take(&mut self.apply.places);
+        for name in &all[at..until] {
+            publisher.names.places(*name, &mut places);
+            unknown |= places.is_empty();
+            for place in &places {
+                let context = self.runs.get(place.run).context;
+                let mut holding = self.hold(publisher, lane, context);
+                let credited = self.credit(publisher, &mut holding, *name, *place);
+                self.settle_holding(publisher, &holding);
+                if let Err(reason) = credited {
+                    publisher.stats.skipped[reason as usize].add(1);
+                }
+            }
+        }
+        self.apply.places = places;
+        if until < all.len() {
+            return (Some(Work::Placeholder { names, lane, at: until, unknown }), until - at);
+        }
+        if unknown {
+            publisher.stats.skipped[Skip::UnknownPlaceholder as usize].add(1);
+        }
+        (None, until - at)
+    }
+
+    fn hold(&mut self, publisher: &mut Publisher, lane: u8, context: u32) -> Holding {
+        let owner = publisher.lanes[usize::from(lane)].owner(context).unwrap_or_else(|| {
+            let owner = self.contexts.get_mut(context).add_owner(publisher.owner(lane));
+            publisher.lanes[usize::from(lane)].enter(context, owner);
+            owner
+        });
+        Holding {
+            lane,
+            context,
+            instance: publisher.instance,
+            owner,
+            run: u32::MAX,
+            span: Stretch { start: 0, end: 0 },
+            held_until: 0,
+            gained: 0,
+        }
+    }
+
+    fn find_or_make(&mut self, context: u32, seq: u64, previous: Option<Place>, root: bool) -> Place {
+        let mut append = None;
+        if let Some(previous) = previous {
+            let run = self.runs.get(previous.run);
+            match run.hashes.get(usize::from(previous.at) + 1) {
+                Some(next) if *next == seq => return Place { at: previous.at + 1, ..previous },
+                Some(_) => {}
+                None => append = Some(previous),
+            }
+        }
+        let known = self.contexts.get_mut(context);
+        if let Some(place) = known.find(seq) {
+            return place;
+        }
+        if append.is_none() && let Some(previous) = previous {
+            // what a former life of this prefix left behind its last needed block may go
+            if let Left::Cut { hashes, gone, .. } = self.runs.cut_behind(previous) {
+                known.cut(previous.run, &hashes, gone);
+                append = Some(previous);
+            }
+        }
+        // a parent in another context (a lie of a by-hash publisher) is no place to append to
+        if let Some(previous) = append
+            && self.runs.get(previous.run).context == context
+            && let Some(place) = self.runs.append(previous.run, seq)
+        {
+            known.appended(seq, place);
+            return place;
+        }
+        let place = self.runs.create(context, seq, previous, root);
+        known.head(seq, place);
+        place
+    }
+
+    /// Names the block and lets the lane hold it; whole stretches are credited at once.
+    fn credit(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        name: u64,
+        place: Place,
+    ) -> Result<(), Skip> {
+        if place.run != holding.run || place.at != holding.span.end {
+            self.flush(holding);
+            let run = self.runs.get(place.run);
+            let cover = run.cover_of(holding.instance, holding.owner);
+            holding.held_until = cover.map_or(0, |at| run.covers[at].end());
+            holding.run = place.run;
+            holding.span = Stretch { start: place.at, end: place.at };
+        }
+        let unpins = &mut self.apply.unpins;
+        // a tombstone that wakes up lets go of its place only after the lane holds it
+        match publisher.names.store(name, place, holding.lane, |place| unpins.push(place)) {
+            Stored::Again => {}
+            Stored::Fresh => {
+                let held = place.at < holding.held_until
+                    && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
+                if held {
+                    publisher.names.alias(place, holding.lane);
+                } else {
+                    holding.gained += 1;
+                }
+            }
+            Stored::Full => {
+                self.flush(holding);
+                self.runs.pin(place);
+                self.apply.unpins.push(place);
+                return Err(Skip::Bound);
+            }
+        }
+        holding.span.end = place.at + 1;
+        Ok(())
+    }
+
+    fn flush(&mut self, holding: &mut Holding) {
+        if holding.span.start < holding.span.end {
+            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
+        }
+        holding.run = u32::MAX;
+        holding.span = Stretch { start: 0, end: 0 };
+    }
+
+    fn settle_holding(&mut self, publisher: &mut Publisher, holding: &Holding) {
+        if holding.span.start < holding.span.end {
+            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
+        }
+        let lane = &mut publisher.lanes[usize::from(holding.lane)];
+        lane.gain(holding.context, holding.gained);
+        self.contexts.get_mut(holding.context).held += holding.gained;
+        publisher.stats.blocks_held.add(holding.gained);
+        if let Some(owner) = lane.leave_if_empty(holding.context) {
+            self.contexts.get_mut(holding.context).remove_owner(owner);
+        }
+        let Publisher { lanes, stats, .. } = publisher;
+        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+        let mut unpins = std::mem::take(&mut self.apply.unpins);
+        for place in unpins.drain(..) {
+            ledger.unpin(place);
+        }
+        self.apply.unpins = unpins;
+        self.contexts.drop_if_idle(holding.context);
+    }
+}

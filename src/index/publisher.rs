@@ -1,0 +1,241 @@
+//! One registration: who publishes, on which lanes it holds blocks, and what it calls them.
+
+use super::context::Owner;
+use super::names::{LANES, Names};
+use super::orphan::Orphans;
+use crate::event::Skip;
+use crate::metrics::PublisherStats;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Backends (cache daemons) of one publisher.
+pub const BACKENDS: usize = 1024;
+/// KV-cache groups of one publisher.
+pub const GROUPS: usize = 256;
+
+/// What kind of cache publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Class {
+    /// An inference engine: its blocks belong to a rank.
+    Engine,
+    /// A storage pool (`Mooncake`): no rank, usable by all.
+    Pool,
+}
+
+/// What a pool's removal takes away.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// The block on the named medium.
+    Medium,
+    /// The block on every medium of the backend.
+    Object,
+}
+
+/// What `POST /register` says of a publisher.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Registration {
+    /// Tenant, never empty.
+    pub tenant: String,
+    /// Router-facing instance.
+    pub instance: String,
+    /// Registered data-parallel rank.
+    pub rank: u32,
+    /// Engine or pool.
+    pub class: Class,
+    /// Model.
+    pub model: String,
+    /// LoRA adapter, empty for the base model.
+    pub lora_name: String,
+    /// Tokens a block.
+    pub block_size: u32,
+    /// Deployment salt, empty when there is none.
+    pub additional_salt: String,
+    /// Whether the engine's `block_hashes` are standard hashes.
+    pub standard_hashes: bool,
+    /// Objects (tensor-parallel ranks) that make one block of a pool.
+    pub tp_size: Option<u32>,
+    /// What a removal takes away, when the publisher's generation is not to decide.
+    pub removal_scope: Option<Scope>,
+}
+
+/// (effective rank, backend, medium) of one publisher.
+#[derive(Debug)]
+pub struct Lane {
+    /// Effective rank; 0 for a pool.
+    pub rank: u32,
+    /// Backend, numbered within the publisher.
+    pub backend: u32,
+    /// Medium, numbered within the shard.
+    pub medium: u8,
+    /// The lane's owner in each context where it holds something, sorted by context.
+    owners: Vec<LaneOwner>,
+    /// Blocks held, over all contexts.
+    pub held: u64,
+}
+
+#[derive(Debug)]
+struct LaneOwner {
+    context: u32,
+    owner: u32,
+    held: u64,
+}
+
+impl Lane {
+    /// The owner's number in a context.
+    pub fn owner(&self, context: u32) -> Option<u32> {
+        if let [only] = self.owners.as_slice() {
+            return (only.context == context).then_some(only.owner);
+        }
+        let at = self.owners.binary_search_by_key(&context, |owner| owner.context).ok()?;
+        Some(self.owners[at].owner)
+    }
+
+    /// The lane starts to hold blocks in a context.
+    pub fn enter(&mut self, context: u32, owner: u32) {
+        if let Err(at) = self.owners.binary_search_by_key(&context, |owner| owner.context) {
+            self.owners.insert(at, LaneOwner { context, owner, held: 0 });
+        }
+    }
+
+    /// The lane holds `blocks` more in a context.
+    pub fn gain(&mut self, context: u32, blocks: u64) {
+        if let Ok(at) = self.owners.binary_search_by_key(&context, |owner| owner.context) {
+            self.owners[at].held += blocks;
+            self.held += blocks;
+        }
+    }
+
+    /// Ends what [`Lane::enter`] began when nothing came of it; returns the owner.
+    pub fn leave_if_empty(&mut self, context: u32) -> Option<u32> {
+        let at = self.owners.binary_search_by_key(&context, |owner| owner.context).ok()?;
+        (self.owners[at].held == 0).then(|| self.owners.remove(at).owner)
+    }
+
+    /// The lane holds one block less in a context; returns the owner when it was the last one there.
+    pub fn lose(&mut self, context: u32) -> Option<u32> {
+        let at = self.owners.binary_search_by_key(&context, |owner| owner.context).ok()?;
+        self.owners[at].held -= 1;
+        self.held -= 1;
+        (self.owners[at].held == 0).then(|| self.owners.remove(at).owner)
+    }
+}
+
+/// One registration and everything it contributed.
+pub struct Publisher {
+    /// What was registered.
+    pub registration: Arc<Registration>,
+    /// Number within the shard.
+    pub number: u32,
+    /// Instance, numbered within the shard.
+    pub instance: u32,
+    /// Context of an event that says nothing else.
+    pub base: u32,
+    /// Lanes, at most [`LANES`].
+    pub lanes: Vec<Lane>,
+    /// Names of its blocks.
+    pub names: Names,
+    /// Stores that wait for their parent.
+    pub orphans: Orphans,
+    /// Backends by number.
+    backends: Vec<String>,
+    /// Group → whether it carries prefixes, as stores said.
+    groups: HashMap<u32, bool>,
+    /// Last `event_id` seen.
+    pub last_event_id: Option<u64>,
+    /// What became of its events.
+    pub stats: Arc<PublisherStats>,
+}
+
+impl Publisher {
+    /// A publisher that holds nothing.
+    pub fn new(
+        registration: Arc<Registration>,
+        number: u32,
+        instance: u32,
+        base: u32,
+        salt: u64,
+        stats: Arc<PublisherStats>,
+    ) -> Self {
+        Self {
+            registration,
+            number,
+            instance,
+            base,
+            lanes: Vec::new(),
+            names: Names::new(salt),
+            orphans: Orphans::default(),
+            backends: Vec::new(),
+            groups: HashMap::new(),
+            last_event_id: None,
+            stats,
+        }
+    }
+
+    /// Heap bytes taken.
+    pub fn bytes(&self) -> usize {
+        self.names.bytes() + self.orphans.bytes() + self.lanes.capacity() * size_of::<Lane>()
+    }
+
+    /// Number of a backend; `""` is an engine's own cache.
+    pub fn backend(&mut self, name: &str) -> Result<u32, Skip> {
+        if let Some(at) = self.backends.iter().position(|backend| backend == name) {
+            return Ok(at as u32);
+        }
+        if self.backends.len() >= BACKENDS {
+            return Err(Skip::Bound);
+        }
+        self.backends.push(name.to_owned());
+        Ok(self.backends.len() as u32 - 1)
+    }
+
+    /// Number of a known backend.
+    pub fn known_backend(&self, name: &str) -> Option<u32> {
+        self.backends.iter().position(|backend| backend == name).map(|at| at as u32)
+    }
+
+    /// Number of a lane that may be new.
+    pub fn lane(&mut self, rank: u32, backend: u32, medium: u8) -> Result<u8, Skip> {
+        if let Some(lane) = self.known_lane(rank, backend, medium) {
+            return Ok(lane);
+        }
+        if self.lanes.len() >= LANES {
+            return Err(Skip::Bound);
+        }
+        self.lanes.push(Lane { rank, backend, medium, owners: Vec::new(), held: 0 });
+        Ok(self.lanes.len() as u8 - 1)
+    }
+
+    /// Number of a known lane.
+    pub fn known_lane(&self, rank: u32, backend: u32, medium: u8) -> Option<u8> {
+        self.lanes
+            .iter()
+            .position(|lane| lane.medium == medium && lane.rank == rank && lane.backend == backend)
+            .map(|at| at as u8)
+    }
+
+    /// What the index calls the owner behind a lane.
+    pub fn owner(&self, lane: u8) -> Owner {
+        let lane = &self.lanes[usize::from(lane)];
+        Owner {
+            publisher: self.number,
+            instance: self.instance,
+            rank: (self.registration.class == Class::Engine).then_some(lane.rank),
+            medium: lane.medium,
+        }
+    }
+
+    /// Whether a group carries prefixes: `kind` as the event says it, remembered for removals, which say none.
+    pub fn carries_prefix(&mut self, group: Option<u32>, kind: Option<&str>) -> bool {
+        let number = group.unwrap_or(0);
+        match kind {
+            Some(kind) => {
+                let dense = matches!(kind, "full_attention" | "mla_attention" | "sink_full_attention");
+                if self.groups.len() < GROUPS || self.groups.contains_key(&number) {
+                    self.groups.insert(number, dense);
+                }
+                dense
+            }
+            None => self.groups.get(&number).copied().unwrap_or(number == 0),
+        }
+    }
+}

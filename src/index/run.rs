@@ -1,0 +1,318 @@
+//! Runs: contiguous arrays of rolling hashes. A block's *place* is a run and a position in it, and a place
+//! never moves: a publisher that leaves a run in the middle simply starts another run there.
+//!
+//! Invariants worth naming:
+//! - neighbours in a run are parent and child, so equal hashes at one position mean equal stretches before it;
+//! - within a context a hash has at most one place;
+//! - a position that a cover or a pin needs is never cut; whatever lies behind all of them goes in time.
+
+use super::cover::{Cover, Stretch};
+use std::collections::VecDeque;
+
+/// Most blocks of one run; a longer prefix goes on in another.
+pub const RUN_BLOCKS: usize = u16::MAX as usize;
+/// Dead positions a run keeps before its tail is looked at again.
+const SLACK: u16 = 16;
+
+/// A block: position `at` of run `run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Place {
+    /// The run.
+    pub run: u32,
+    /// The position in it.
+    pub at: u16,
+}
+
+/// A stretch of one path.
+#[derive(Debug)]
+pub struct Run {
+    /// The context whose path this is.
+    pub context: u32,
+    /// Rolling hashes.
+    pub hashes: Vec<u64>,
+    /// Who holds what, sorted by (instance, owner).
+    pub covers: Vec<Cover>,
+    /// Positions that a removed name still denotes, in the order of removal.
+    pins: VecDeque<u16>,
+    /// The block before the first, when known, and the life of its run.
+    parent: Option<(Place, u32)>,
+    /// Blocks before the first, when known.
+    depth: Option<u32>,
+    /// Positions that may have died since the tail was last looked at.
+    slack: u16,
+}
+
+impl Run {
+    /// Heap bytes, but for what stands behind the covers.
+    fn heap(&self) -> usize {
+        size_of::<Self>()
+            + self.hashes.capacity() * size_of::<u64>()
+            + self.covers.capacity() * size_of::<Cover>()
+            + self.pins.capacity() * size_of::<u16>()
+    }
+
+    /// Index of an owner's cover, or where it would stand.
+    pub fn cover_of(&self, instance: u32, owner: u32) -> Result<usize, usize> {
+        if let [only] = self.covers.as_slice()
+            && only.owner == owner
+        {
+            return Ok(0);
+        }
+        self.covers.binary_search_by_key(&(instance, owner), |cover| (cover.instance, cover.owner))
+    }
+
+    /// Whether the owner holds the position.
+    pub fn held(&self, instance: u32, owner: u32, at: u16) -> bool {
+        self.cover_of(instance, owner).is_ok_and(|index| self.covers[index].holds(at))
+    }
+
+    fn needed(&self) -> usize {
+        let covered = self.covers.iter().map(Cover::end).max().unwrap_or(0);
+        let pinned = self.pins.iter().map(|at| at + 1).max().unwrap_or(0);
+        usize::from(covered.max(pinned))
+    }
+}
+
+struct Slot {
+    run: Option<Box<Run>>,
+    life: u32,
+}
+
+/// All runs of a shard.
+#[derive(Default)]
+pub struct Runs {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    live: usize,
+    heap: usize,
+}
+
+/// What a change left of a run.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing to do.
+    Same,
+    /// These hashes no longer have a place; the first one was the head when `gone`.
+    Cut {
+        /// The hashes that went.
+        hashes: Vec<u64>,
+        /// Whether the run itself is gone.
+        gone: bool,
+        /// Its context.
+        context: u32,
+    },
+}
+
+impl Runs {
+    /// Live runs.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether there is no run.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Heap bytes taken.
+    pub fn bytes(&self) -> usize {
+        self.heap + self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// A live run. Callers hold places only of blocks that are held or pinned, so the run is there.
+    pub fn get(&self, run: u32) -> &Run {
+        self.slots[run as usize].run.as_deref().expect("a place outlives nobody who holds it")
+    }
+
+    /// A run that may be gone.
+    pub fn try_get(&self, run: u32) -> Option<&Run> {
+        self.slots.get(run as usize)?.run.as_deref()
+    }
+
+    fn get_mut(&mut self, run: u32) -> &mut Run {
+        self.slots[run as usize].run.as_deref_mut().expect("a place outlives nobody who holds it")
+    }
+
+    /// The rolling hash that stands at a place.
+    pub fn hash(&self, place: Place) -> u64 {
+        self.get(place.run).hashes[usize::from(place.at)]
+    }
+
+    /// A new run of one block.
+    pub fn create(&mut self, context: u32, hash: u64, parent: Option<Place>, root: bool) -> Place {
+        let depth = if root { Some(0) } else { parent.and_then(|parent| self.depth(parent)).map(|depth| depth + 1) };
+        let parent = parent.map(|place| (place, self.slots[place.run as usize].life));
+        let run = Box::new(Run {
+            context,
+            hashes: vec![hash],
+            covers: Vec::new(),
+            pins: VecDeque::new(),
+            parent,
+            depth,
+            slack: 0,
+        });
+        self.heap += run.heap();
+        self.live += 1;
+        let number = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if let Some(slot) = self.slots.get_mut(number as usize) {
+            slot.run = Some(run);
+        } else {
+            self.slots.push(Slot { run: Some(run), life: 0 });
+        }
+        Place { run: number, at: 0 }
+    }
+
+    /// Appends a block behind the last one; `None` when the run is full.
+    pub fn append(&mut self, run: u32, hash: u64) -> Option<Place> {
+        self.change(run, |run| {
+            if run.hashes.len() >= RUN_BLOCKS {
+                return None;
+            }
+            if run.hashes.len() == run.hashes.capacity() {
+                // a quarter more, not twice: half-empty tails are most of what an index wastes
+                run.hashes.reserve_exact((run.hashes.len() / 4).max(4));
+            }
+            run.hashes.push(hash);
+            Some(run.hashes.len() as u16 - 1)
+        })
+        .map(|at| Place { run, at })
+    }
+
+    /// Lets an owner hold a stretch.
+    pub fn hold(&mut self, run: u32, instance: u32, owner: u32, span: Stretch) {
+        let grown = self.change(run, |run| match run.cover_of(instance, owner) {
+            Ok(at) => {
+                let before = run.covers[at].heap();
+                run.covers[at].add(span);
+                (before, run.covers[at].heap())
+            }
+            Err(at) => {
+                if run.covers.len() == run.covers.capacity() {
+                    run.covers.reserve_exact((run.covers.len() / 2).max(1));
+                }
+                run.covers.insert(at, Cover::new(instance, owner, span));
+                (0, 0)
+            }
+        });
+        self.heap = self.heap + grown.1 - grown.0;
+    }
+
+    /// Takes a position from an owner that holds it.
+    pub fn release(&mut self, place: Place, instance: u32, owner: u32) -> Left {
+        let grown = self.change(place.run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (0, 0) };
+            let before = run.covers[at].heap();
+            if run.covers[at].remove(place.at) {
+                return (before, run.covers[at].heap());
+            }
+            run.covers.remove(at);
+            if run.covers.len() * 4 < run.covers.capacity() {
+                run.covers.shrink_to(run.covers.len() * 2);
+            }
+            (before, 0)
+        });
+        self.heap = self.heap + grown.1 - grown.0;
+        self.trim(place.run)
+    }
+
+    /// Keeps a position although nobody may hold it.
+    pub fn pin(&mut self, place: Place) {
+        self.change(place.run, |run| run.pins.push_back(place.at));
+    }
+
+    /// Undoes one [`Runs::pin`].
+    pub fn unpin(&mut self, place: Place) -> Left {
+        self.change(place.run, |run| {
+            // names are forgotten in the order of their removal, so it is the first one nearly always
+            if let Some(at) = run.pins.iter().position(|at| *at == place.at) {
+                run.pins.remove(at);
+            }
+            if run.pins.is_empty() {
+                run.pins = VecDeque::new();
+            }
+        });
+        self.trim(place.run)
+    }
+
+    /// Zero-based depth of a block, when known.
+    pub fn depth(&self, place: Place) -> Option<u32> {
+        self.get(place.run).depth.map(|depth| depth + u32::from(place.at))
+    }
+
+    /// Whether `block` stands on the way from the root to `from` (or is `from`), as far as links are known.
+    pub fn is_ancestor(&self, block: Place, from: Place, most_steps: usize) -> bool {
+        let mut at = from;
+        for _ in 0..most_steps {
+            if at.run == block.run {
+                return block.at <= at.at;
+            }
+            match self.get(at.run).parent {
+                Some((parent, life)) if self.alive(parent, life) => at = parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn alive(&self, place: Place, life: u32) -> bool {
+        let slot = &self.slots[place.run as usize];
+        slot.life == life && slot.run.as_ref().is_some_and(|run| usize::from(place.at) < run.hashes.len())
+    }
+
+    fn change<R>(&mut self, number: u32, change: impl FnOnce(&mut Run) -> R) -> R {
+        let run = self.get_mut(number);
+        let before = run.heap();
+        let result = change(run);
+        let after = run.heap();
+        self.heap = self.heap + after - before;
+        result
+    }
+
+    /// Cuts what nobody needs behind `place`, so that a block can be appended there.
+    /// The block at `place` itself counts as needed.
+    pub fn cut_behind(&mut self, place: Place) -> Left {
+        if self.get(place.run).needed() > usize::from(place.at) + 1 {
+            return Left::Same;
+        }
+        self.cut(place.run, usize::from(place.at) + 1)
+    }
+
+    fn trim(&mut self, number: u32) -> Left {
+        let run = self.get_mut(number);
+        let gone = run.covers.is_empty() && run.pins.is_empty();
+        run.slack = run.slack.saturating_add(1);
+        if !gone && (run.slack < SLACK || usize::from(run.slack) * 4 < run.hashes.len()) {
+            return Left::Same;
+        }
+        run.slack = 0;
+        let context = run.context;
+        if gone {
+            return Left::Cut { hashes: self.free(number), gone: true, context };
+        }
+        let needed = run.needed();
+        if needed == run.hashes.len() { Left::Same } else { self.cut(number, needed) }
+    }
+
+    fn cut(&mut self, number: u32, needed: usize) -> Left {
+        self.change(number, |run| {
+            let hashes = run.hashes.split_off(needed);
+            run.hashes.shrink_to(needed + needed / 8);
+            Left::Cut { hashes, gone: false, context: run.context }
+        })
+    }
+
+    fn free(&mut self, number: u32) -> Vec<u64> {
+        let slot = &mut self.slots[number as usize];
+        slot.life = slot.life.wrapping_add(1);
+        let run = slot.run.take().expect("freed once");
+        self.heap -= run.heap();
+        self.live -= 1;
+        self.free.push(number);
+        if self.live == 0 {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+        run.hashes
+    }
+}

@@ -26,6 +26,10 @@ pub const EVENT_HASHES: usize = 1 << 18;
 pub const EVENT_TOKENS: usize = 1 << 24;
 /// Most tokens in one block.
 pub const BLOCK_TOKENS: u32 = 1 << 20;
+/// Most events in one batch; a payload that announces more is refused.
+pub const BATCH_EVENTS: usize = 1 << 18;
+/// Longest string field of an event, bytes: model, adapter, salt, tenant, medium, key.
+pub const EVENT_TEXT_BYTES: usize = 4096;
 
 /// Most reactors; route masks are one word.
 pub const REACTORS: usize = 64;

@@ -1,5 +1,7 @@
 //! (room under construction)
 
+pub mod decode;
+
 use std::process::ExitCode;
 
 /// Runs the command that the process was started with.

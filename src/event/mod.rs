@@ -9,6 +9,21 @@
 //! - strings are checked UTF-8 when decoded, so [`Span::text`] cannot fail on the payload it came from;
 //! - nothing here knows registrations, contexts or groups: those are checked when an event is applied.
 
+mod arrays;
+mod batch;
+mod describe;
+mod engine;
+mod envelope;
+pub mod extra;
+mod fault;
+mod fields;
+mod key;
+pub mod medium;
+pub mod msgpack;
+
+pub use batch::decode;
+pub use describe::describe;
+
 /// Where a string or a raw msgpack value stands in the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -43,6 +58,12 @@ impl Span {
     /// The string, `None` for nil, missing or empty.
     pub fn non_empty(self, payload: &[u8]) -> Option<&str> {
         self.text(payload).filter(|text| !text.is_empty())
+    }
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self::NONE
     }
 }
 
@@ -97,6 +118,20 @@ pub struct Batch {
     pub envelopes: Vec<Envelope>,
 }
 
+impl Batch {
+    /// Empties everything and keeps the capacity.
+    pub fn clear(&mut self) {
+        self.ts = Timestamp::Absent;
+        self.dp_rank = None;
+        self.events.clear();
+        self.skipped.clear();
+        self.hashes.clear();
+        self.tokens.clear();
+        self.counts.clear();
+        self.envelopes.clear();
+    }
+}
+
 /// One event of a batch.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -109,7 +144,7 @@ pub enum Event {
 }
 
 /// `BlockStored` of engines, `stored` of RFC #1527.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Store {
     /// Position in the batch, from 0.
     pub index: u32,
@@ -186,7 +221,7 @@ pub struct Clear {
 }
 
 /// The fields that an RFC #1527 event carries beside an engine's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Envelope {
     /// `event_id`; observed, never used to drop.
     pub event_id: Option<u64>,

@@ -11,7 +11,6 @@ use super::publisher::{Class, Publisher, Scope};
 use super::run::Place;
 use super::shard::{Ledger, Shard, base_key};
 use super::table::mix;
-use super::hash;
 use crate::event::extra::{self, Context as ExtraContext};
 use crate::event::{Batch, Clear, Envelope, Event, Remove, Skip, Slice, Span, Store, medium};
 use hashbrown::HashTable;

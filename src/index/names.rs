@@ -134,8 +134,16 @@ impl Names {
         self.table.find(hash, |name| name.lane == lane).is_some()
     }
 
-    /// One copy more of a block. `unpin` is called for the place of a tombstone that this wakes.
-    pub fn store(&mut self, hash: u64, place: Place, lane: u8, mut unpin: impl FnMut(Place)) -> Stored {
+    /// One copy more of a block, or with `counts` off a further place of the copy just stored. `unpin` is called
+    /// for the place of a tombstone that this wakes.
+    pub fn store(
+        &mut self,
+        hash: u64,
+        place: Place,
+        lane: u8,
+        counts: bool,
+        mut unpin: impl FnMut(Place),
+    ) -> Stored {
         let (mut same, mut primary, mut dead, mut elsewhere, mut entries) = (false, false, false, None, 0);
         for name in self.table.all(hash) {
             entries += 1;
@@ -151,8 +159,10 @@ impl Names {
             }
         }
         if same {
-            self.count_one_more(hash, lane);
-            if !self.latest.is_empty() && self.latest.contains_key(&hash) {
+            if counts {
+                self.count_one_more(hash, lane);
+            }
+            if counts && !self.latest.is_empty() && self.latest.contains_key(&hash) {
                 self.latest.insert(hash, place);
             }
             return Stored::Again;
@@ -165,7 +175,7 @@ impl Names {
             unpin(name.place());
             elsewhere = None;
         }
-        if primary {
+        if primary && counts {
             self.count_one_more(hash, lane);
         }
         let count = u8::from(!primary);
@@ -176,6 +186,11 @@ impl Names {
             self.latest.remove(&hash);
         }
         Stored::Fresh
+    }
+
+    /// Says which of its several places a name denotes first.
+    pub fn prefer(&mut self, hash: u64, place: Place) {
+        self.latest.insert(hash, place);
     }
 
     fn count_one_more(&mut self, hash: u64, lane: u8) {

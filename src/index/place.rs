@@ -113,7 +113,7 @@ impl Shard {
             let local = chain.locals.local(reading.batch, at, self.seed);
             let seq = hash::next(chain.seq, local, self.seed);
             let place = self.find_or_make(chain.context, seq, chain.previous, chain.seq.is_none());
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 failed = Some(reason);
                 break;
             }
@@ -166,7 +166,7 @@ impl Shard {
         let mut holding = self.hold(publisher, lane, context);
         for name in &all[at..until] {
             let place = self.find_or_make(context, *name, previous, false);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
                 return (None, until - at);
@@ -196,15 +196,7 @@ impl Shard {
         for name in &all[at..until] {
             publisher.names.places(*name, &mut places);
             unknown |= places.is_empty();
-            for place in &places {
-                let context = self.runs.get(place.run).context;
-                let mut holding = self.hold(publisher, lane, context);
-                let credited = self.credit(publisher, &mut holding, *name, *place);
-                self.settle_holding(publisher, &holding);
-                if let Err(reason) = credited {
-                    publisher.stats.skipped[reason as usize].add(1);
-                }
-            }
+            self.credit_everywhere(publisher, *name, lane, &places);
         }
         self.apply.places = places;
         if until < all.len() {
@@ -214,6 +206,32 @@ impl Shard {
             publisher.stats.skipped[Skip::UnknownPlaceholder as usize].add(1);
         }
         (None, until - at)
+    }
+
+    /// One copy of a name that stands at all these places.
+    fn credit_everywhere(&mut self, publisher: &mut Publisher, name: u64, lane: u8, places: &[Place]) {
+        let preferred = publisher.names.place(name);
+        for place in places {
+            // the first credit wakes all tombstones of the name; none of its places may go meanwhile
+            self.runs.pin(*place);
+        }
+        for (nth, place) in places.iter().enumerate() {
+            let context = self.runs.get(place.run).context;
+            let mut holding = self.hold(publisher, lane, context);
+            let credited = self.credit(publisher, &mut holding, name, *place, nth == 0);
+            self.settle_holding(publisher, &holding);
+            if let Err(reason) = credited {
+                publisher.stats.skipped[reason as usize].add(1);
+            }
+        }
+        if places.len() > 1 && let Some(preferred) = preferred {
+            publisher.names.prefer(name, preferred);
+        }
+        let Publisher { lanes, stats, .. } = publisher;
+        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+        for place in places {
+            ledger.unpin(*place);
+        }
     }
 
     fn hold(&mut self, publisher: &mut Publisher, lane: u8, context: u32) -> Holding {
@@ -246,6 +264,9 @@ impl Shard {
         }
         let known = self.contexts.get_mut(context);
         if let Some(place) = known.find(seq) {
+            if let Some(previous) = previous && place.at == 0 {
+                self.runs.link(place.run, previous);
+            }
             return place;
         }
         if append.is_none() && let Some(previous) = previous {
@@ -275,6 +296,7 @@ impl Shard {
         holding: &mut Holding,
         name: u64,
         place: Place,
+        counts: bool,
     ) -> Result<(), Skip> {
         if place.run != holding.run || place.at != holding.span.end {
             self.flush(holding);
@@ -286,7 +308,7 @@ impl Shard {
         }
         let unpins = &mut self.apply.unpins;
         // a tombstone that wakes up lets go of its place only after the lane holds it
-        match publisher.names.store(name, place, holding.lane, |place| unpins.push(place)) {
+        match publisher.names.store(name, place, holding.lane, counts, |place| unpins.push(place)) {
             Stored::Again => {}
             Stored::Fresh => {
                 let held = place.at < holding.held_until

@@ -163,6 +163,18 @@ impl Runs {
         Place { run: number, at: 0 }
     }
 
+    /// Notes the block before the first of a run that was made without knowing it, or that outlived it.
+    pub fn link(&mut self, run: u32, parent: Place) {
+        let known = self.get(run).parent.is_some_and(|(place, life)| self.alive(place, life));
+        if !known && parent.run != run {
+            let life = self.slots[parent.run as usize].life;
+            let depth = self.depth(parent).map(|depth| depth + 1);
+            let run = self.get_mut(run);
+            run.parent = Some((parent, life));
+            run.depth = depth.or(run.depth);
+        }
+    }
+
     /// Appends a block behind the last one; `None` when the run is full.
     pub fn append(&mut self, run: u32, hash: u64) -> Option<Place> {
         self.change(run, |run| {

@@ -8,7 +8,6 @@
 //! ([`mix`]): the directory takes bits 32.., a segment the lowest and the top seven.
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 /// Entries of a full segment: what 4096 buckets take at hashbrown's load limit of 7/8.
 pub const SEGMENT_ENTRIES: usize = 3584;
@@ -19,7 +18,7 @@ const SHRINK_ABOVE: usize = 56;
 
 /// Spreads a publisher's hash over the word; `salt` keeps publishers from choosing collisions.
 pub fn mix(hash: u64, salt: u64) -> u64 {
-    let wide = u128::from(hash ^ salt) * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+    let wide = u128::from(hash ^ salt) * 0x9E37_79B9_7F4A_7C15;
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
@@ -127,15 +126,8 @@ impl<T: Keyed> Table<T> {
     pub fn remove(&mut self, key: u64, mut is: impl FnMut(&T) -> bool) -> Option<T> {
         let hash = mix(key, self.salt);
         let at = self.slot(hash)?;
-        let salt = self.salt;
         let entries = &mut self.segments[at].entries;
-        let Entry::Occupied(found) = entries.entry(
-            hash,
-            |entry| entry.key() == key && is(entry),
-            |entry| mix(entry.key(), salt),
-        ) else {
-            return None;
-        };
+        let found = entries.find_entry(hash, |entry| entry.key() == key && is(entry)).ok()?;
         let (entry, _) = found.remove();
         self.len -= 1;
         self.shrink(at);

@@ -1,7 +1,7 @@
 //! Answers, written straight into the send buffer: head, then body, then the length into the head.
 
-/// Room for the digits of `content-length`; a length is right-aligned in it.
-const LENGTH_WIDTH: usize = 12;
+/// Room for the digits of `content-length`, enough for every `usize`; a length is right-aligned in it.
+const LENGTH_WIDTH: usize = 20;
 
 /// The interim answer to `expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -9,7 +9,7 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub const JSON: &str = "application/json";
 
 /// A response whose body is being written.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 #[must_use = "a response without `finish` has no length"]
 pub struct Mark {
     length_end: usize,
@@ -43,7 +43,7 @@ pub fn begin_with(
         (true, true) => header(out, "connection", "keep-alive"),
         (true, false) => {}
     }
-    out.extend_from_slice(b"content-length:");
+    out.extend_from_slice(b"content-length: ");
     out.resize(out.len() + LENGTH_WIDTH, b' ');
     let length_end = out.len();
     out.extend_from_slice(b"\r\n\r\n");
@@ -52,11 +52,10 @@ pub fn begin_with(
 
 /// Ends the response that began at `mark`: everything behind its head is its body.
 pub fn finish(out: &mut [u8], mark: Mark) {
+    let Mark { length_end, body } = mark;
     let mut digits = itoa::Buffer::new();
-    let digits = digits.format(out.len() - mark.body).as_bytes();
-    // the blank in front stays
-    let digits = &digits[..digits.len().min(LENGTH_WIDTH - 1)];
-    out[mark.length_end - digits.len()..mark.length_end].copy_from_slice(digits);
+    let digits = digits.format(out.len() - body).as_bytes();
+    out[length_end - digits.len()..length_end].copy_from_slice(digits);
 }
 
 /// [`finish`] for an answer to `HEAD`: the length of the body stands, the body does not.

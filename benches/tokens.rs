@@ -39,7 +39,7 @@ fn bench(criterion: &mut Criterion) {
         assert_eq!(general, expected);
         group.bench_function("words", |bencher| bencher.iter(|| tokens::parse(black_box(text), &mut out)));
         group.bench_function("bytes", |bencher| {
-            bencher.iter(|| tokens::parse_naive(black_box(text), &mut out))
+            bencher.iter(|| tokens::parse_naive(black_box(text), &mut out));
         });
         group.bench_function("serde_json", |bencher| {
             bencher.iter(|| serde_json::from_slice::<Vec<u32>>(black_box(text)));

@@ -127,27 +127,31 @@ fn choose(options: &[&str]) -> impl Strategy<Value = String> + use<> {
     prop::sample::select(options)
 }
 
-/// A value of a member of this kind: mostly right.
+/// A value of a member of this kind, most often a right one.
 fn value(key: &str) -> BoxedStrategy<String> {
-    let right = match key {
-        "block_size" => choose(&["16", "64", "1048576", "64", "64", "0", "1048577", "-1", "64.0"]),
-        "lora_id" => choose(&["null", "null", "1", "0", "-3"]),
-        "detail" => choose(&["true", "false", "null"]),
-        "medium" => choose(&["\"GPU\"", "[\"L1\", \"cpu\"]", "[]", "null", "\"\"", "[1]"]),
-        "extra_keys" => choose(&["null", "[[\"image\", {\"a\": [0]}], null]", "{}"]),
-        "token_ids" => {
-            choose(&["[]", "[1,2,3]", "[ 101, 15 , 100,55,\t89]", "[4294967295,0]", "[1,-1]", "[1.0]"])
-        }
-        "seq_hashes" | "block_hash" | "block_hashes" => {
-            choose(&["[]", "[1,18446744073709551615]", "[ -1, \"-2\", \"3\" ]", "[\"\"]", "[null]"])
-        }
-        "unknown" => {
-            choose(&["{\"token_ids\":[-1,{\"]\":\"}\\\"\"}]}", "[[[],{}]]", "\"]}\"", "1e3", "null", "tru"])
-        }
-        _ => choose(&["\"a\"", "\"a\"", "\"b\\u00e9\\n\"", "\"b\u{e9}\\n\"", "\"\"", "null"]),
+    let (right, wrong): (&[&str], &[&str]) = match key {
+        "block_size" => (&["64"], &["16", "1048576", "0", "1048577", "-1", "64.0", "null"]),
+        "lora_id" => (&["null", "1", "0", "-3"], &["1.5", "\"1\""]),
+        "detail" => (&["true", "false", "null"], &["0"]),
+        "medium" => (&["\"GPU\"", "[\"L1\", \"cpu\"]", "[]", "null", "\"\""], &["[1]"]),
+        "extra_keys" => (&["null", "[[\"image\", {\"a\": [0]}], null]", "{}"], &["[}"]),
+        "token_ids" => (
+            &["[]", "[1,2,3]", "[ 101, 15 , 100,55,\t89]", "[4294967295,0]"],
+            &["[1,-1]", "[1.0]", "null", "[1,]"],
+        ),
+        "seq_hashes" | "block_hash" | "block_hashes" => (
+            &["[]", "[1,18446744073709551615]", "[ -1, \"-2\", \"3\" ]"],
+            &["[\"\"]", "[null]", "null", "[18446744073709551616]"],
+        ),
+        "unknown" => (
+            &["{\"token_ids\":[-1,{\"]\":\"}\\\"\"}]}", "[[[],{}]]", "\"]}\"", "1e3", "null"],
+            &["tru", "[]]"],
+        ),
+        "model" | "modelname" | "model_name" => (&["\"a\"", "\"\\u0061\""], &["\"b\"", "\"\"", "null"]),
+        _ => (&["\"a\"", "\"b\\u00e9\\n\"", "\"b\u{e9}\\n\"", "\"\"", "null"], &["\"\n\"", "\"\\x\""]),
     };
-    prop_oneof![40 => right, 1 => choose(&["null", "1", "\"x\"", "true", "[]", "{}", "[1", "nul", "01", "\u{1}"])]
-        .boxed()
+    let any = ["null", "1", "\"x\"", "true", "[]", "{}", "[1", "nul", "01", "\u{1}"];
+    prop_oneof![50 => choose(right), 2 => choose(wrong), 1 => choose(&any)].boxed()
 }
 
 fn member(keys: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -170,20 +174,19 @@ const OPTIONAL: &[&str] = &[
     "instance_id",
     "cache_salt",
     "additional_salt",
-    "additionalsalt",
     "medium",
     "detail",
     "extra_keys",
     "unknown",
-    "unknown",
+    "additionalsalt",
     "modelname",
     "model_name",
     "model",
     "block_size",
-    "token_ids",
-    "seq_hashes",
-    "block_hash",
 ];
+
+/// A second prompt is seldom right.
+const PROMPT: &[&str] = &["token_ids", "seq_hashes", "block_hash", "block_hashes"];
 
 fn body() -> impl Strategy<Value = String> {
     let required = (member(&["model", "modelname"]), member(&["block_size"]));
@@ -191,7 +194,7 @@ fn body() -> impl Strategy<Value = String> {
         4 => member(&["token_ids"]),
         2 => member(&["seq_hashes", "block_hash", "block_hashes"]),
     ];
-    let optional = prop::collection::vec(member(OPTIONAL), 0..4);
+    let optional = prop::collection::vec(prop_oneof![30 => member(OPTIONAL), 1 => member(PROMPT)], 0..6);
     let members = (required, prompt, optional).prop_map(|((model, size), prompt, mut members)| {
         members.extend([model, size, prompt]);
         members

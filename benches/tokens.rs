@@ -1,4 +1,4 @@
-//! Reading a prompt of 65,536 tokens: eight bytes at a time, one at a time, and with serde_json.
+//! Reading a prompt of 65,536 tokens: in blocks and words, a byte at a time, and with serde_json.
 
 use std::hint::black_box;
 

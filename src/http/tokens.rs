@@ -1,4 +1,12 @@
-//! JSON arrays of integers: prompts are long, so tokens are read eight bytes at a time.
+//! JSON arrays of integers. Prompts are long, so the ends of tokens are found a block of 64 bytes at a
+//! time, and the digits of a token are summed as one word.
+
+/// Bytes of a word.
+const WORD: usize = 8;
+/// Bytes of a block, one bit each in a mask.
+const BLOCK: usize = 64;
+/// Every byte an ASCII zero.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
 
 /// Why an array could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,28 +61,60 @@ pub fn parse_hashes(bytes: &[u8], out: &mut Vec<u64>) -> Result<usize, Error> {
     elements(bytes, out, hash)
 }
 
-/// Reads tokens in the common spelling, 1 to 7 digits and a comma and perhaps a blank, as far as it goes.
+/// Reads tokens in the common spelling, 1 to 8 digits and a comma and perhaps a blank, as far as it goes.
 ///
-/// Returns where the first element begins that is spelled otherwise, or wrong.
+/// Returns where the first element begins that is spelled otherwise, or wrong, or near either end.
 fn run(bytes: &[u8], mut at: usize, out: &mut Vec<u32>) -> usize {
-    // two bytes beyond the word are looked at, so that a token of seven digits needs no other check
-    while let Some(window) = bytes.get(at..at + 10) {
-        let word = u64::from_le_bytes([
-            window[0], window[1], window[2], window[3], window[4], window[5], window[6], window[7],
-        ]);
-        // a digit becomes its value, 0 to 9; any other byte gets its high bit set, here or by the sum
-        let values = word ^ 0x3030_3030_3030_3030;
-        let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
-        // a carry out of a byte that is no digit spoils only bytes behind it
-        let digits = others.trailing_zeros() as usize / 8;
-        let leads_with_zero = digits > 1 && window[0] == b'0';
-        if digits == 0 || digits == 8 || leads_with_zero || window[digits] != b',' {
-            break;
+    // a token is loaded as the word before its comma, so a block is seen with the word before it
+    while let Some(window) = at.checked_sub(WORD).and_then(|from| bytes[from..].first_chunk()) {
+        let mut others = others(window);
+        let mut start = 0;
+        while start < BLOCK {
+            // the mask first: it is at hand before the byte is
+            if others & (1 << start) != 0 && window[WORD + start] == b' ' {
+                others &= others - 1;
+                start += 1;
+            }
+            if others == 0 {
+                break;
+            }
+            let end = others.trailing_zeros() as usize;
+            let digits = end - start;
+            let leads_with_zero = digits > 1 && window[WORD + start] == b'0';
+            if !(1..=WORD).contains(&digits) || leads_with_zero || window[WORD + end] != b',' {
+                return at + start;
+            }
+            others &= others - 1;
+            // whatever stands before the token is shifted out
+            let unused = 64 - 8 * digits;
+            out.push(number((word(window, end) ^ ZEROS) >> unused << unused));
+            start = end + 1;
         }
-        out.push(number(values << (64 - 8 * digits)));
-        at += digits + 1 + usize::from(window[digits + 1] == b' ');
+        if start <= 1 {
+            return at;
+        }
+        at += start;
     }
     at
+}
+
+/// Eight bytes, the first in the lowest byte.
+fn word(window: &[u8; WORD + BLOCK], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|byte| window[at + byte]))
+}
+
+/// A bit for each byte of the block that is no digit.
+fn others(window: &[u8; WORD + BLOCK]) -> u64 {
+    let mut mask = 0;
+    for at in (0..BLOCK).step_by(WORD) {
+        let values = word(window, WORD + at) ^ ZEROS;
+        // 10 and more carries into the high bit of the byte, and so does nothing else
+        let high =
+            (((values & 0x7F7F_7F7F_7F7F_7F7F) + 0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+        // the multiplication gathers the eight high bits in the highest byte
+        mask |= ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << at;
+    }
+    mask
 }
 
 /// The number whose eight digits are the bytes of `values`, the first digit in the lowest byte.

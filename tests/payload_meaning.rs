@@ -124,7 +124,8 @@ fn check(id: &str, payload: &[u8], expect: &Value) {
         }
     }
     if let Some(reasons) = expect.get("reasons") {
-        let told: Value = told["skipped"].as_array().unwrap().iter().map(|skip| skip["reason"].clone()).collect();
+        let told: Value =
+            told["skipped"].as_array().unwrap().iter().map(|skip| skip["reason"].clone()).collect();
         assert_eq!(&told, reasons, "{id}");
     }
 }

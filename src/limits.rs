@@ -45,6 +45,74 @@ pub const EVENT_TEXT_BYTES: usize = 4096;
 /// Most reactors; route masks are one word.
 pub const REACTORS: usize = 64;
 
+/// What a turn of a reactor may cost before its tasks yield, in units of about 1.5 ns (100 µs).
+pub const TURN_BUDGET: u32 = 1 << 16;
+/// Cost of receiving and decoding one event message: 64 fill a turn.
+pub const COST_EVENT: u32 = TURN_BUDGET / 64;
+/// Cost of hashing and applying one block: 200 fill a turn.
+pub const COST_BLOCK: u32 = TURN_BUDGET / 200;
+/// Cost of one index lookup of a query: 512 fill a turn.
+pub const COST_LOOKUP: u32 = TURN_BUDGET / 512;
+/// Cost of parsing or hashing one token: 8,192 fill a turn.
+pub const COST_TOKEN: u32 = TURN_BUDGET / 8192;
+/// Cost of reading, routing and answering one HTTP request, without what it asks for.
+pub const COST_REQUEST: u32 = TURN_BUDGET / 64;
+/// Bytes read or written for one unit of cost.
+pub const BYTES_PER_COST: usize = 8;
+/// A task that keeps its reactor longer than this is counted as a stall, microseconds.
+pub const STALL_MICROS: u64 = 1000;
+/// Submission queue of an io_uring; a reactor rarely has more operations new in one turn.
+pub const URING_ENTRIES: u32 = 512;
+
+/// Messages that one ring between two reactors holds (a power of two).
+pub const MESH_RING: usize = 256;
+/// Requests that wait at the sender when the ring is full; beyond that sending fails (503).
+pub const MESH_REQUEST_BACKLOG: usize = 1024;
+/// Replies that wait at the sender when the ring is full: more than a reactor has connections to ask for them.
+pub const MESH_REPLY_BACKLOG: usize = 16 * 1024;
+/// Messages that a reactor takes from the mesh in one pass of its pump.
+pub const MESH_DRAIN: usize = 128;
+/// Longest busy-polling before a pump sleeps, microseconds.
+pub const BUSY_POLL_MICROS: u32 = 200;
+
+/// Connections that a reactor accepts in one go before others get a turn.
+pub const ACCEPT_BURST: usize = 64;
+/// Pause after the process ran out of file descriptors, milliseconds.
+pub const ACCEPT_PAUSE_MILLIS: u64 = 50;
+/// Connections of a reactor that are over the limit and still hear their 503; beyond that they are just closed.
+pub const REFUSED_CONNECTIONS: usize = 64;
+/// How long a connection that was told to go may take to read the reason, milliseconds.
+pub const LINGER_MILLIS: u64 = 1000;
+/// What a client may still send after it was told to go, bytes.
+pub const LINGER_BYTES: usize = 1 << 20;
+/// Longest time from the first byte of a request to its last, seconds.
+pub const HTTP_REQUEST_SECONDS: u64 = 300;
+/// Pipelined answers are written together up to about this size, bytes.
+pub const HTTP_WRITE_BYTES: usize = 256 * 1024;
+/// A write buffer larger than this is given back to the allocator between requests, bytes.
+pub const HTTP_KEEP_BYTES: usize = 1 << 20;
+/// Pending connections that the kernel keeps for one listener.
+pub const LISTEN_BACKLOG: i32 = 1024;
+/// Default for how long a stopping reactor waits for answers in flight, seconds.
+pub const DRAIN_SECONDS: u64 = 10;
+
+/// Frames of one ZMQ message that are kept; engines send three, the rest is dropped and counted.
+pub const ZMQ_FRAMES: usize = 8;
+/// First pause before a subscription reconnects, milliseconds.
+pub const ZMQ_RECONNECT_MILLIS: i32 = 100;
+/// Longest pause before a subscription reconnects, milliseconds.
+pub const ZMQ_RECONNECT_MAX_MILLIS: i32 = 5000;
+/// Pause between ZMTP heartbeats, milliseconds.
+pub const ZMQ_HEARTBEAT_MILLIS: i32 = 5000;
+/// A publisher silent for this long after a heartbeat is disconnected, milliseconds.
+pub const ZMQ_HEARTBEAT_TIMEOUT_MILLIS: i32 = 15_000;
+/// Longest endpoint, bytes.
+pub const ENDPOINT_BYTES: usize = 512;
+
+const _: () = assert!(MESH_RING.is_power_of_two());
+const _: () = assert!(MESH_REPLY_BACKLOG >= HTTP_CONNECTIONS);
+const _: () = assert!(COST_TOKEN > 0);
+
 const _: () = assert!(EVENT_HASHES < u32::MAX as usize);
 const _: () = assert!(EVENT_TOKENS < u32::MAX as usize);
 const _: () = assert!(ZMQ_MESSAGE_BYTES < u32::MAX as i64);

@@ -1,0 +1,93 @@
+//! How a reactor waits for the kernel: io_uring where it is allowed, epoll everywhere.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// Which driver is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Driver {
+    /// io_uring, and epoll where that fails.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+impl FromStr for Driver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "io_uring" => Ok(Self::IoUring),
+            "epoll" => Ok(Self::Epoll),
+            other => Err(format!("driver is auto, io_uring or epoll, not {other:?}")),
+        }
+    }
+}
+
+/// Which driver a reactor runs on, and why not the wanted one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    /// `io_uring` or `epoll`.
+    pub name: &'static str,
+    /// Why io_uring was tried and could not be used.
+    pub fallback: Option<Unavailable>,
+}
+
+/// Why io_uring cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unavailable {
+    /// The error of `io_uring_setup`, when the kernel gave one.
+    pub errno: Option<i32>,
+    message: String,
+}
+
+impl Unavailable {
+    /// Explains an error of setting up a ring.
+    pub fn new(error: &io::Error) -> Self {
+        Self { errno: error.raw_os_error(), message: error.to_string() }
+    }
+
+    /// What an operator can do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self.errno {
+            Some(libc::EPERM | libc::EACCES) => {
+                "a seccomp profile or the sysctl kernel.io_uring_disabled forbids it: allow io_uring_setup, \
+                 io_uring_enter and io_uring_register, or choose epoll"
+            }
+            Some(libc::ENOSYS) => {
+                "the kernel has no io_uring or a seccomp profile hides it: use Linux 5.6 or newer and allow it, \
+                 or choose epoll"
+            }
+            Some(libc::ENOMEM) => {
+                "the ring's memory may not be locked: raise the memlock limit (LimitMEMLOCK, ulimit -l), or \
+                 choose epoll"
+            }
+            Some(libc::EMFILE | libc::ENFILE) => {
+                "no file descriptor is left: raise the nofile limit (LimitNOFILE, ulimit -n)"
+            }
+            _ => "choose epoll",
+        }
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring cannot be used ({}): {}", self.message, self.remedy())
+    }
+}
+
+/// Why a reactor has no driver.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// io_uring was demanded and cannot be used.
+    #[error("{0}")]
+    IoUring(Unavailable),
+    /// epoll itself failed.
+    #[error("epoll cannot be set up: {0}")]
+    Epoll(io::Error),
+}

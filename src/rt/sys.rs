@@ -1,0 +1,79 @@
+//! The few system calls that std does not offer.
+#![allow(unsafe_code)] // libc calls only; each is checked and touches nothing but its arguments
+
+use std::io;
+use std::mem;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// Which half of a socket [`shutdown`] ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Half {
+    /// Nothing more is read: a waiting read ends.
+    Read,
+    /// Nothing more is written: the peer reads the end.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// A new event counter, non-blocking and closed on exec.
+pub fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked before use.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just created and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A second descriptor for what `fd` names; an error when `fd` is not open.
+pub fn dup(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a descriptor that is not open is an error of the call.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `copy` was just created and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Ends one or both halves of a socket; reads, writes, accepts and waits on it return. Errors are of no
+/// interest: a socket that is not connected any more has ended already. The caller vouches that `fd` still
+/// names the socket that is meant.
+pub fn shutdown(fd: RawFd, half: Half) {
+    let how = match half {
+        Half::Read => libc::SHUT_RD,
+        Half::Write => libc::SHUT_WR,
+        Half::Both => libc::SHUT_RDWR,
+    };
+    // SAFETY: no pointers; a descriptor that is not a socket is an error of the call.
+    unsafe { libc::shutdown(fd, how) };
+}
+
+/// The CPUs that the calling thread may run on, ascending.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: a CPU set is plain bits; all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: `set` is valid for writes of its own size.
+    if unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: every index is below CPU_SETSIZE.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
+}
+
+/// Lets the calling thread run on `cpus` only; CPUs beyond the kernel's set are ignored.
+pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: a CPU set is plain bits; all zeroes is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the index is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: `set` is valid for reads of its own size.
+    if unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -30,6 +30,26 @@ pub const BLOCK_TOKENS: u32 = 1 << 20;
 /// Most reactors; route masks are one word.
 pub const REACTORS: usize = 64;
 
+/// Largest settings file, bytes.
+pub const CONFIG_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// Most publishers of a settings file.
+pub const CONFIG_PUBLISHERS: usize = 4096;
+/// Default for how long a stopping daemon goes on answering, seconds.
+pub const DRAIN_SECONDS: u64 = 5;
+/// Longest busy poll, microseconds.
+pub const BUSY_POLL_US: u64 = 1000;
+/// Default for how long a replay may stay silent, milliseconds.
+pub const REPLAY_IDLE_MS: u64 = 2000;
+
+/// Largest answer that the command-line client reads, bytes.
+pub const CLIENT_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+/// Largest file of tokens or hashes that a command reads, bytes.
+pub const CLIENT_INPUT_BYTES: u64 = 256 * 1024 * 1024;
+/// Commands that may wait for a publisher's thread.
+pub const PUBLISHER_QUEUE: usize = 1024;
+/// Most events of a pool's batch.
+pub const POOL_BATCH_EVENTS: usize = 64;
+
 const _: () = assert!(EVENT_HASHES < u32::MAX as usize);
 const _: () = assert!(EVENT_TOKENS < u32::MAX as usize);
 const _: () = assert!(ZMQ_MESSAGE_BYTES < u32::MAX as i64);

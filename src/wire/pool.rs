@@ -17,7 +17,8 @@ pub struct Master {
     pub legacy_compat: bool,
     /// Whether maps carry the object's key.
     pub object_key: bool,
-    next_event_id: u64,
+    /// Id of the next event.
+    pub next_event_id: u64,
 }
 
 /// One object that came or went.

@@ -260,7 +260,8 @@ fn socket(
         let socket = context.socket(kind)?;
         socket.set_linger(0)?;
         socket.set_sndhwm(send_hwm)?;
-        socket.set_ipv6(true)?;
+        // only where asked for: it would turn the addresses that sockets report into IPv6 ones
+        socket.set_ipv6(bind.contains('['))?;
         socket.bind(bind)?;
         Ok(socket)
     };

@@ -24,7 +24,7 @@ fn with(key: &str, value: Value) -> Value {
     entry
 }
 
-fn one(entry: Value) -> ConfigFile {
+fn one(entry: &Value) -> ConfigFile {
     parse(&json!({"kvevent_instance": {"node": entry}}).to_string()).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn every_field_of_an_entry_is_read() {
 /// Written out again, an entry is a registration's body.
 #[test]
 fn an_entry_is_a_registration() {
-    let file = one(entry());
+    let file = one(&entry());
     assert_eq!(serde_json::to_value(&file.publishers[0]).unwrap(), entry());
 }
 
@@ -64,7 +64,7 @@ fn an_entry_is_a_registration() {
 fn optional_fields_have_their_defaults() {
     let entry = json!({"endpoint": "tcp://h:1", "type": "SGLang", "model": "m", "block_size": 16, "tenant_id": "",
         "instance_id": null, "lora_name": null});
-    let publisher = one(entry).publishers.remove(0);
+    let publisher = one(&entry).publishers.remove(0);
     assert_eq!(publisher.tenant_id, "default", "an empty tenant is the default one");
     assert_eq!(publisher.instance_id, "node", "without an instance the name is it");
     assert_eq!((publisher.modelname.as_str(), publisher.dp_rank), ("m", 0));
@@ -111,7 +111,7 @@ fn a_bad_entry_is_left_out_and_named_with_its_field() {
         let place = format!("kvevent_instance.bad.{field}: ");
         assert!(file.skipped[0].starts_with(&place), "{:?} should name {place}", file.skipped);
     }
-    let file = one(json!("tcp://h:1"));
+    let file = one(&json!("tcp://h:1"));
     assert_eq!(file.skipped, ["kvevent_instance.node: must be an object"]);
 }
 
@@ -158,7 +158,7 @@ proptest! {
     /// Every entry is either taken or named as left out.
     #[test]
     fn nothing_is_lost_silently(field in "endpoint|type|modelname|block_size|dp_rank|tenant_id|lora_name", number: i64) {
-        let file = one(with(&field, json!(number)));
+        let file = one(&with(&field, json!(number)));
         prop_assert_eq!(file.publishers.len() + file.skipped.len(), 1);
     }
 }

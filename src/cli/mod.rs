@@ -34,8 +34,8 @@ Examples:
   kvatlas query --model M --block-size 16 --tokens-file prompt.json
   kvatlas publish --bind tcp://127.0.0.1:5557     play an engine
 
-Exit codes: 0 done, 64 bad command line or settings, 65 refused input, 66 missing file, 69 cannot connect or
-bind, 70 internal error, 73 cannot write a file.";
+Exit codes: 0 done, 64 bad command line or settings, 65 refused input, 66 missing file, \
+69 cannot connect or bind, 70 internal error, 73 cannot write a file.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

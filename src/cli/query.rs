@@ -72,7 +72,7 @@ const AFTER_HELP: &str = "\
 Examples:
   kvatlas query --model qwen --block-size 16 --tokens-file prompt.json
   kvatlas query --model qwen --block-size 4 --tokens 1,2,3,4,5,6,7,8 --detail --json
-  kvatlas query --model qwen --block-size 64 --hashes 14643705804678351452 --target unix:/run/kvatlas.sock
+  kvatlas query --model qwen --block-size 64 --hashes 1234,5678 --target unix:/run/k.sock
 
 Exit codes: 0 answered, 65 the daemon refused the question, 69 cannot connect.";
 

@@ -1,6 +1,6 @@
 //! Settings: defaults < file < environment < flags.
 //!
-//! The file is the Conductor's own `conductor_config.json` ([`file`]); environment and flags are parsed by
+//! The file is the Conductor's own `conductor_config.json` (`config/file.rs`); environment and flags are parsed by
 //! [`crate::cli::serve`], which lays them over what the file says. The outcome is one [`Settings`], which
 //! `serve --check-config` prints.
 

@@ -11,7 +11,8 @@
 //! | [`http`] | the HTTP codec, without sockets |
 //! | [`api`] | the Conductor's HTTP contract |
 //! | [`rt`], [`mesh`], [`reactor`] | the runtime seam, messages between cores, how a core spends its turn |
-//! | [`cli`], [`config`] | commands and settings |
+//! | [`cli`], [`config`], [`serve`] | commands, settings, the daemon's start |
+//! | [`wire`] | the other end of the wire: what engines and pools encode and publish |
 //! | [`limits`] | every bound, in one place |
 
 pub mod api;
@@ -25,4 +26,6 @@ pub mod mesh;
 pub mod metrics;
 pub mod reactor;
 pub mod rt;
+pub mod serve;
 pub mod stream;
+pub mod wire;

@@ -73,7 +73,7 @@ pub const MESH_REPLY_BACKLOG: usize = 16 * 1024;
 /// Messages that a reactor takes from the mesh in one pass of its pump.
 pub const MESH_DRAIN: usize = 128;
 /// Longest busy-polling before a pump sleeps, microseconds.
-pub const BUSY_POLL_MICROS: u32 = 200;
+pub const BUSY_POLL_US: u32 = 1000;
 
 /// Connections that a reactor accepts in one go before others get a turn.
 pub const ACCEPT_BURST: usize = 64;
@@ -93,8 +93,8 @@ pub const HTTP_WRITE_BYTES: usize = 256 * 1024;
 pub const HTTP_KEEP_BYTES: usize = 1 << 20;
 /// Pending connections that the kernel keeps for one listener.
 pub const LISTEN_BACKLOG: i32 = 1024;
-/// Default for how long a stopping reactor waits for answers in flight, seconds.
-pub const DRAIN_SECONDS: u64 = 10;
+/// How long a stopping reactor waits for answers in flight, seconds.
+pub const SHUTDOWN_SECONDS: u64 = 10;
 
 /// Frames of one ZMQ message that are kept; engines send three, the rest is dropped and counted.
 pub const ZMQ_FRAMES: usize = 8;
@@ -112,6 +112,23 @@ pub const ENDPOINT_BYTES: usize = 512;
 const _: () = assert!(MESH_RING.is_power_of_two());
 const _: () = assert!(MESH_REPLY_BACKLOG >= HTTP_CONNECTIONS);
 const _: () = assert!(COST_TOKEN > 0);
+/// Largest settings file, bytes.
+pub const CONFIG_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// Most publishers of a settings file.
+pub const CONFIG_PUBLISHERS: usize = 4096;
+/// Default for how long a stopping daemon goes on answering, seconds.
+pub const DRAIN_SECONDS: u64 = 5;
+/// Default for how long a replay may stay silent, milliseconds.
+pub const REPLAY_IDLE_MS: u64 = 2000;
+
+/// Largest answer that the command-line client reads, bytes.
+pub const CLIENT_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+/// Largest file of tokens or hashes that a command reads, bytes.
+pub const CLIENT_INPUT_BYTES: u64 = 256 * 1024 * 1024;
+/// Commands that may wait for a publisher's thread.
+pub const PUBLISHER_QUEUE: usize = 1024;
+/// Most events of a pool's batch.
+pub const POOL_BATCH_EVENTS: usize = 64;
 
 const _: () = assert!(EVENT_HASHES < u32::MAX as usize);
 const _: () = assert!(EVENT_TOKENS < u32::MAX as usize);

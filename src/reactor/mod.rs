@@ -140,7 +140,7 @@ impl Default for Settings {
             http: http::Limits::default(),
             connections: limits::HTTP_CONNECTIONS,
             idle: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
-            drain: Duration::from_secs(limits::DRAIN_SECONDS),
+            drain: Duration::from_secs(limits::SHUTDOWN_SECONDS),
             busy_poll_us: 0,
         }
     }

@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::{Room, Service};
-use crate::limits::{BUSY_POLL_MICROS, MESH_DRAIN};
+use crate::limits::{BUSY_POLL_US, MESH_DRAIN};
 use crate::rt::wake::{Beat, Pulse};
 
 /// Runs until the reactor is done.
 pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
-    let busy = Duration::from_micros(room.settings.busy_poll_us.min(BUSY_POLL_MICROS).into());
+    let busy = Duration::from_micros(room.settings.busy_poll_us.min(BUSY_POLL_US).into());
     let port = room.seat.port.clone();
     let mut worked = false;
     while !room.done.is_set() {

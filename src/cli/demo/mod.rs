@@ -1,0 +1,197 @@
+//! `kvatlas demo`: a daemon, two engines and a pool on this machine; three prompts; checked answers.
+
+mod daemon;
+mod fleet;
+mod ledger;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::client::{Client, Target};
+use super::exit::{self, Failure};
+use super::publish::registration;
+use super::query::ask;
+use super::table;
+use crate::wire::family::Family;
+use crate::wire::publisher::{PublishError, Publisher};
+use daemon::Daemon;
+use fleet::{BLOCK_SIZE, Engine, Pool, SGLANG, VLLM};
+use ledger::Ledger;
+
+/// Model of the demo.
+const MODEL: &str = "demo-model";
+/// How long subscriptions and answers may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Flags of `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 every answer was the expected one, 70 one was not, 69 cannot connect.")]
+pub struct DemoArgs {
+    /// Use this running daemon instead of starting one: http://HOST:PORT or unix:PATH
+    #[arg(long, value_name = "URL")]
+    target: Option<Target>,
+}
+
+/// Whether somebody asked the demo to end.
+#[derive(Debug)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Listens for SIGINT and SIGTERM, so that the daemon is never left behind.
+    fn listen() -> Self {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // without the handler the signal ends the process, as it would anyway
+            let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+        }
+        Self(flag)
+    }
+
+    /// Waits a moment.
+    fn pause(&self) -> Result<(), Failure> {
+        std::thread::sleep(Duration::from_millis(20));
+        if self.0.load(Ordering::Relaxed) {
+            return Err(Failure::new(exit::INTERNAL, "stopped by a signal"));
+        }
+        Ok(())
+    }
+}
+
+/// A prompt to ask about.
+struct Question {
+    title: &'static str,
+    tokens: Vec<u32>,
+}
+
+/// Plays the whole thing.
+pub fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let stop = Stop::listen();
+    let Some(target) = &args.target else {
+        let (_daemon, client) = Daemon::start(&stop)?;
+        return play(&client, &stop);
+    };
+    let client = Client::new(target.clone(), Duration::from_secs(5));
+    let outcome = play(&client, &stop);
+    leave(&client);
+    outcome
+}
+
+fn play(client: &Client, stop: &Stop) -> Result<(), Failure> {
+    let vllm = engine("vllm-0.33.0", VLLM, 1)?;
+    let sglang = engine("sglang-0.5.23", SGLANG, 2)?;
+    let mut pool = Pool::start().map_err(|error| publishing(&error))?;
+    println!("two engines and a pool publish their events over ZMQ:");
+    for (publisher, kind, instance) in [
+        (&vllm.publisher, vllm.family.engine, VLLM),
+        (&sglang.publisher, sglang.family.engine, SGLANG),
+        (&pool.publisher, "Mooncake", VLLM),
+    ] {
+        let body = registration(publisher, kind, instance, MODEL, BLOCK_SIZE as u32, 0);
+        ask(client, "/register", &body)?;
+        subscribed(publisher, kind, stop)?;
+        println!("  {kind:<9} {:<24} registered as {instance}", publisher.endpoint());
+    }
+    let mut ledger = Ledger::default();
+    let first = fleet::prompt(1, 8 * BLOCK_SIZE);
+    let second = fleet::prompt(2, 4 * BLOCK_SIZE);
+    publish(&mut ledger, &vllm, &sglang, &mut pool, [&first, &second]).map_err(|error| publishing(&error))?;
+    println!();
+    println!(
+        "{VLLM}   computed conversation A, lent 12 blocks of it to the pool, dropped its last 8 from GPU"
+    );
+    println!("{SGLANG} computed conversation B, moved its last 4 blocks to host memory");
+    println!("both conversations start with the same system prompt of {} tokens", fleet::SYSTEM_TOKENS);
+    let nobody = (0..10 * BLOCK_SIZE as u32).map(|place| 90_000 + place).collect();
+    let questions = [
+        Question { title: "conversation A goes on", tokens: [first, vec![7; 20]].concat() },
+        Question { title: "conversation B goes on", tokens: [second, vec![7; 20]].concat() },
+        Question { title: "a prompt that nobody has seen", tokens: nobody },
+    ];
+    for question in &questions {
+        question.check(client, &ledger, stop)?;
+    }
+    println!("\nall {} answers are what the published events say", questions.len());
+    Ok(())
+}
+
+fn engine(family: &str, instance: &'static str, secret: u64) -> Result<Engine, Failure> {
+    let family = Family::named(family)
+        .ok_or_else(|| Failure::new(exit::INTERNAL, format!("no such family: {family}")))?;
+    Engine::start(family, instance, secret).map_err(|error| publishing(&error))
+}
+
+/// What happens on the engines, told to the daemon and to the ledger.
+fn publish(
+    ledger: &mut Ledger,
+    vllm: &Engine,
+    sglang: &Engine,
+    pool: &mut Pool,
+    [first, second]: [&[u32]; 2],
+) -> Result<(), PublishError> {
+    vllm.store(ledger, first)?;
+    pool.store(ledger, &first[..12 * BLOCK_SIZE])?;
+    vllm.evict(ledger, first, 8)?;
+    sglang.store(ledger, second)?;
+    sglang.offload(ledger, second, 8)
+}
+
+fn subscribed(publisher: &Publisher, kind: &str, stop: &Stop) -> Result<(), Failure> {
+    let end = Instant::now() + PATIENCE;
+    while !publisher.wait_subscriber(Duration::ZERO).map_err(|error| publishing(&error))? {
+        if Instant::now() > end {
+            let reason = format!("the daemon has not subscribed to {kind} at {}", publisher.endpoint());
+            return Err(Failure::new(exit::INTERNAL, reason));
+        }
+        stop.pause()?;
+    }
+    Ok(())
+}
+
+impl Question {
+    /// Asks until the answer is the expected one, since events take a moment to arrive.
+    fn check(&self, client: &Client, ledger: &Ledger, stop: &Stop) -> Result<(), Failure> {
+        let body = json!({"model": MODEL, "block_size": BLOCK_SIZE, "token_ids": self.tokens});
+        let expected = ledger.answer(&fleet::blocks(&self.tokens), BLOCK_SIZE);
+        let end = Instant::now() + PATIENCE;
+        let answer = loop {
+            let answer = of_the_demo(ask(client, "/query", &body)?);
+            if answer == expected || Instant::now() > end {
+                break answer;
+            }
+            stop.pause()?;
+        };
+        let tokens = self.tokens.len();
+        println!("\n{} ({tokens} tokens)", self.title);
+        print!("{}", table::render(&table::rows(&answer), tokens as u64));
+        if answer == expected {
+            return Ok(());
+        }
+        let reason = format!("{}: the answer is {answer}\nbut the events say {expected}", self.title);
+        Err(Failure::new(exit::INTERNAL, reason))
+    }
+}
+
+/// Without the instances of others, where the daemon serves more than the demo.
+fn of_the_demo(mut answer: Value) -> Value {
+    if let Some(instances) = answer.get_mut("default").and_then(Value::as_object_mut) {
+        instances.retain(|instance, _| instance == VLLM || instance == SGLANG);
+    }
+    answer
+}
+
+/// Unregisters from a daemon that goes on without the demo.
+fn leave(client: &Client) {
+    for instance in [VLLM, SGLANG] {
+        // the demo has its outcome already; a daemon that is gone has forgotten it too
+        let _ = ask(client, "/unregister", &json!({"instance_id": instance, "tenant_id": "default"}));
+    }
+}
+
+fn publishing(error: &PublishError) -> Failure {
+    Failure::new(exit::INTERNAL, error.to_string())
+}

@@ -1,0 +1,30 @@
+//! Exit codes, after `sysexits.h`.
+
+/// The command line or the settings are wrong.
+pub const USAGE: u8 = 64;
+/// The input or the question was refused.
+pub const DATA: u8 = 65;
+/// A file that was asked for is not there.
+pub const NO_INPUT: u8 = 66;
+/// Nothing listens there, or an address is taken.
+pub const UNAVAILABLE: u8 = 69;
+/// Something that should not happen.
+pub const INTERNAL: u8 = 70;
+/// A file cannot be written.
+pub const CANNOT_CREATE: u8 = 73;
+
+/// Why a command ended early.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Exit code of the process.
+    pub code: u8,
+    /// For a person, on standard error.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with `code`.
+    pub fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}

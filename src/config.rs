@@ -1,1 +1,0 @@
-//! Settings: file < environment < flags.

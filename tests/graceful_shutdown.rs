@@ -132,7 +132,10 @@ fn starting_and_stopping_again_and_again_leaves_nothing() {
 fn what_cannot_start_says_why_and_leaves_nothing() {
     let _alone = alone();
     let before = descriptors();
-    assert!(matches!(start(Settings { reactors: 0, ..settings(Driver::Epoll) }, Playground::new), Err(StartError::Reactors(0))));
+    assert!(matches!(
+        start(Settings { reactors: 0, ..settings(Driver::Epoll) }, Playground::new),
+        Err(StartError::Reactors(0))
+    ));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = vec![Listen::Tcp(taken.local_addr().unwrap())];
     let error = start(Settings { listen, ..settings(Driver::Epoll) }, Playground::new).err().unwrap();

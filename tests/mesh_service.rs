@@ -23,7 +23,10 @@ fn reactors_answer_each_other() {
                         for round in 0..200 {
                             let to = round % count;
                             let square = (to + 7) * (to + 7);
-                            assert_eq!(client.get(&format!("/ask?{to}")), (200, square.to_string().into_bytes()));
+                            assert_eq!(
+                                client.get(&format!("/ask?{to}")),
+                                (200, square.to_string().into_bytes())
+                            );
                         }
                     })
                 })

@@ -279,7 +279,8 @@ impl World {
         if standard {
             let distinct: BTreeSet<u64> = names.iter().copied().collect();
             // known names without tokens are placeholders, unless an envelope makes them standard
-            let known = envelope.is_none() && names.iter().all(|name| !self.model.denotes(at, *name).is_empty());
+            let known =
+                envelope.is_none() && names.iter().all(|name| !self.model.denotes(at, *name).is_empty());
             if distinct.len() == names.len() {
                 if known {
                     self.model.placeholder(at, &lane, &names);
@@ -463,18 +464,23 @@ impl World {
                 None => return BTreeMap::new(),
             },
         };
-        let media = filter.media.as_ref().map_or(u64::MAX, |media| {
-            self.shard.media_set(|medium| media.contains(medium.name()))
-        });
+        let media = filter
+            .media
+            .as_ref()
+            .map_or(u64::MAX, |media| self.shard.media_set(|medium| media.contains(medium.name())));
         let filter = walk::Filter { instance, media, rank: filter.rank };
         let (tokens, mut scratch) = (tokens(path), Vec::new());
         let mut asked = Path::of_tokens(&tokens, &[], BLOCK as u32, SEED, &mut scratch);
-        let answer = self.shard.query(&[context], &mut asked, filter).clone();
+        self.shard.query(&[context], &mut asked, filter);
+        let answer = self.shard.answer();
         let mut hits = BTreeMap::new();
         for (number, hit) in answer.hits().iter().enumerate() {
             let number = number as u32;
-            let media = answer.media(number).map(|(medium, blocks)| (self.shard.medium_name(medium).to_owned(), blocks));
-            let found = Hit { longest: hit.longest, media: media.collect(), ranks: answer.ranks(number).collect() };
+            let media = answer
+                .media(number)
+                .map(|(medium, blocks)| (self.shard.medium_name(medium).to_owned(), blocks));
+            let found =
+                Hit { longest: hit.longest, media: media.collect(), ranks: answer.ranks(number).collect() };
             hits.insert(self.shard.instance_name(hit.instance).to_owned(), found);
         }
         hits

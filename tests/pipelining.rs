@@ -58,7 +58,9 @@ fn a_last_request_and_a_refused_one_end_the_connection() {
     for driver in drivers() {
         let reactors = play(settings(driver));
         let mut client = Client::connect(reactors.addresses[0]);
-        client.send("GET /ping HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\nGET /ping HTTP/1.1\r\nhost: t\r\n\r\n");
+        client.send(
+            "GET /ping HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\nGET /ping HTTP/1.1\r\nhost: t\r\n\r\n",
+        );
         assert_eq!(client.receive().unwrap().0, 200);
         assert!(client.ends());
         let mut client = Client::connect(reactors.addresses[0]);

@@ -1,7 +1,7 @@
 //! Set-up: the golden vectors of the contract's hash.
 //! Claim: sequence hashes are theirs; a partial last block has no hash.
 
-use kvatlas::wire::standard_hash::sequence_hashes;
+use kvatlas::index::hash::sequence_hashes;
 
 fn tokens(range: std::ops::Range<u32>) -> Vec<u32> {
     range.collect()

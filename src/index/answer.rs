@@ -91,7 +91,8 @@ impl Answer {
         let at = &self.hits[hit as usize];
         let common = at.media.iter().enumerate().map(|(medium, blocks)| (medium as u8, *blocks));
         let more = if at.more { self.media.as_slice() } else { &[] };
-        let more = more.iter().filter(move |(of, ..)| *of == hit).map(|(_, medium, blocks)| (*medium, *blocks));
+        let more =
+            more.iter().filter(move |(of, ..)| *of == hit).map(|(_, medium, blocks)| (*medium, *blocks));
         common.chain(more).filter(|(_, blocks)| *blocks > 0)
     }
 
@@ -114,8 +115,12 @@ impl Answer {
             };
             self.media.retain(|(of, ..)| *of != to);
             self.ranks.retain(|(of, ..)| *of != to);
-            self.hits[to as usize] =
-                Hit { instance: hit.instance, longest: hit.longest, first_rank: (0, u32::MAX), ..Hit::default() };
+            self.hits[to as usize] = Hit {
+                instance: hit.instance,
+                longest: hit.longest,
+                first_rank: (0, u32::MAX),
+                ..Hit::default()
+            };
             for (medium, blocks) in other.media(from as u32) {
                 self.add_medium(to, medium, blocks);
             }

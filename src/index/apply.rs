@@ -159,7 +159,12 @@ impl Shard {
         }
     }
 
-    fn begin(&mut self, publisher: &mut Publisher, reading: Reading<'_>, event: &Event) -> Result<Option<Work>, Skip> {
+    fn begin(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        event: &Event,
+    ) -> Result<Option<Work>, Skip> {
         match event {
             Event::Store(store) => {
                 let work = self.begin_store(publisher, reading, store)?;
@@ -200,7 +205,9 @@ impl Shard {
             let keyed = envelope.is_some_and(|envelope| envelope.object_key.is_some());
             return Err(if keyed { Skip::UnparsedKey } else { Skip::Length });
         }
-        if tokens.is_some_and(|tokens| u64::from(tokens.len) != u64::from(store.hashes.len) * u64::from(block_size)) {
+        if tokens.is_some_and(|tokens| {
+            u64::from(tokens.len) != u64::from(store.hashes.len) * u64::from(block_size)
+        }) {
             return Err(Skip::Length);
         }
         let names = store.hashes.of(&batch.hashes);
@@ -309,7 +316,8 @@ impl Shard {
             salt.is_none_or(|salt| key.cache_salt == salt)
                 && lora.is_none_or(|lora| key.lora == Lora::Name(lora.to_owned()))
         };
-        let chosen = if fits(&&latest) { latest } else { places.iter().find(fits).copied().unwrap_or(latest) };
+        let chosen =
+            if fits(&&latest) { latest } else { places.iter().find(fits).copied().unwrap_or(latest) };
         self.apply.places = places;
         Some(chosen)
     }
@@ -447,10 +455,17 @@ impl Shard {
         Ok(Some(Work::Remove { names: remove.hashes, remaining: remove.remaining, lanes, at: 0 }))
     }
 
-    fn check_depth(&self, publisher: &Publisher, reading: Reading<'_>, remove: &Remove, envelope: Option<&Envelope>) {
+    fn check_depth(
+        &self,
+        publisher: &Publisher,
+        reading: Reading<'_>,
+        remove: &Remove,
+        envelope: Option<&Envelope>,
+    ) {
         let Some(stated) = envelope.and_then(|envelope| envelope.base_block_idx) else { return };
         let first = remove.hashes.of(&reading.batch.hashes).first();
-        let known = first.and_then(|name| publisher.names.place(*name)).and_then(|place| self.runs.depth(place));
+        let known =
+            first.and_then(|name| publisher.names.place(*name)).and_then(|place| self.runs.depth(place));
         if known.is_some_and(|known| known != stated) {
             publisher.stats.depth_disagreements.add(1);
         }
@@ -500,9 +515,8 @@ impl Shard {
                 let all = names.of(&reading.batch.hashes);
                 let until = all.len().min(at + budget);
                 for (offset, name) in all[at..until].iter().enumerate() {
-                    let left = remaining.and_then(|counts| {
-                        counts.of(&reading.batch.counts).get(at + offset).copied()
-                    });
+                    let left = remaining
+                        .and_then(|counts| counts.of(&reading.batch.counts).get(at + offset).copied());
                     self.remove(publisher, *name, lanes, left);
                 }
                 let more = until < all.len();
@@ -631,7 +645,8 @@ fn apply_envelope(key: &mut ContextKey, reading: Reading<'_>, envelope: &Envelop
 fn observe_envelope(publisher: &mut Publisher, reading: Reading<'_>, envelope: Option<&Envelope>) {
     let Some(envelope) = envelope else { return };
     let registration = &publisher.registration;
-    let differs = |span: Span, registered: &str| reading.text(span).is_some_and(|stated| stated != registered);
+    let differs =
+        |span: Span, registered: &str| reading.text(span).is_some_and(|stated| stated != registered);
     let disagrees = differs(envelope.model_name, &registration.model)
         || differs(envelope.additional_salt, &registration.additional_salt)
         || differs(envelope.lora_name, &registration.lora_name)

@@ -75,7 +75,9 @@ impl Cover {
 
     /// Heap bytes behind the cover.
     pub fn heap(&self) -> usize {
-        self.more.as_ref().map_or(0, |more| size_of::<Vec<Stretch>>() + more.capacity() * size_of::<Stretch>())
+        self.more
+            .as_ref()
+            .map_or(0, |more| size_of::<Vec<Stretch>>() + more.capacity() * size_of::<Stretch>())
     }
 
     /// Adds `start..end`.

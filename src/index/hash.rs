@@ -48,6 +48,15 @@ pub fn next(previous: Option<u64>, local: u64, seed: u64) -> u64 {
     previous.map_or(local, |previous| rolling(previous, local, seed))
 }
 
+/// Rolling hashes of the complete blocks of a prompt without extra keys.
+pub fn sequence_hashes(tokens: &[u32], block_size: usize, seed: u64) -> Vec<u64> {
+    let mut hashes: Vec<u64> = Vec::with_capacity(tokens.len() / block_size.max(1));
+    for block in tokens.chunks_exact(block_size.max(1)) {
+        hashes.push(next(hashes.last().copied(), local(block, seed), seed));
+    }
+    hashes
+}
+
 /// A prompt whose rolling hashes are computed as far as somebody looks.
 pub struct Path<'a> {
     tokens: &'a [u32],
@@ -95,5 +104,43 @@ impl<'a> Path<'a> {
             self.hashes.push(next(self.hashes.last().copied(), own, self.seed));
         }
         self.hashes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_vectors_of_the_contract() {
+        let of = |tokens: std::ops::Range<u32>, block, seed| {
+            let tokens: Vec<u32> = tokens.collect();
+            let locals: Vec<u64> = tokens.chunks(block).map(|block| local(block, seed)).collect();
+            (locals, sequence_hashes(&tokens, block, seed))
+        };
+        let (locals, seq) = of(1..9, 4, DEFAULT_SEED);
+        assert_eq!(locals, [14_643_705_804_678_351_452, 16_777_012_769_546_811_212]);
+        assert_eq!(seq, [14_643_705_804_678_351_452, 4_945_711_292_740_353_085]);
+        let (locals, seq) = of(0..32, 16, DEFAULT_SEED);
+        assert_eq!(locals, [15_310_707_395_893_867_146, 15_292_316_782_987_903_195]);
+        assert_eq!(seq, [locals[0], 13_769_157_705_258_532_664]);
+        let (locals, seq) = of(0..192, 64, DEFAULT_SEED);
+        let expected = [3_480_597_578_098_033_343, 3_318_286_205_056_455_972, 1_390_211_181_667_144_747];
+        assert_eq!(locals, expected);
+        assert_eq!(seq, [expected[0], 2_575_318_956_255_022_795, 15_087_857_196_529_367_026]);
+        let top = sequence_hashes(&[u32::MAX; 8], 4, DEFAULT_SEED);
+        assert_eq!(top, [12_410_542_959_481_710_713, 12_910_963_785_220_126_862]);
+        let (locals, seq) = of(1..9, 4, 0);
+        assert_eq!(locals, [8_052_976_908_588_476_977, 13_852_901_005_659_965_728]);
+        assert_eq!(seq, [locals[0], 4_185_132_130_981_121_146]);
+    }
+
+    #[test]
+    fn long_blocks_hash_as_short_ones_do() {
+        let tokens: Vec<u32> = (0..300).map(|token| token * 70_000).collect();
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        for length in [1, 255, 256, 257, 300] {
+            assert_eq!(local(&tokens[..length], 7), xxh3_64_with_seed(&bytes[..length * 4], 7));
+        }
     }
 }

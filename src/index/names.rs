@@ -111,7 +111,11 @@ impl Names {
     /// The place that a name denotes (the latest, where it denotes several).
     pub fn place(&self, hash: u64) -> Option<Place> {
         let found = self.table.find(hash, |_| true)?.place();
-        if self.latest.is_empty() { Some(found) } else { Some(self.latest.get(&hash).copied().unwrap_or(found)) }
+        if self.latest.is_empty() {
+            Some(found)
+        } else {
+            Some(self.latest.get(&hash).copied().unwrap_or(found))
+        }
     }
 
     /// Whether the name denotes several places.
@@ -194,7 +198,9 @@ impl Names {
     }
 
     fn count_one_more(&mut self, hash: u64, lane: u8) {
-        let Some(name) = self.table.find_mut(hash, |name| name.lane == lane && name.count > 0) else { return };
+        let Some(name) = self.table.find_mut(hash, |name| name.lane == lane && name.count > 0) else {
+            return;
+        };
         if name.count < u8::MAX {
             name.count += 1;
         } else {

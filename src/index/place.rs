@@ -224,7 +224,9 @@ impl Shard {
                 publisher.stats.skipped[reason as usize].add(1);
             }
         }
-        if places.len() > 1 && let Some(preferred) = preferred {
+        if places.len() > 1
+            && let Some(preferred) = preferred
+        {
             publisher.names.prefer(name, preferred);
         }
         let Publisher { lanes, stats, .. } = publisher;
@@ -236,7 +238,7 @@ impl Shard {
 
     fn hold(&mut self, publisher: &mut Publisher, lane: u8, context: u32) -> Holding {
         let owner = publisher.lanes[usize::from(lane)].owner(context).unwrap_or_else(|| {
-            let owner = self.contexts.get_mut(context).add_owner(publisher.owner(lane));
+            let owner = self.contexts.add_owner(context, publisher.owner(lane));
             publisher.lanes[usize::from(lane)].enter(context, owner);
             owner
         });
@@ -264,12 +266,16 @@ impl Shard {
         }
         let known = self.contexts.get_mut(context);
         if let Some(place) = known.find(seq) {
-            if let Some(previous) = previous && place.at == 0 {
+            if let Some(previous) = previous
+                && place.at == 0
+            {
                 self.runs.link(place.run, previous);
             }
             return place;
         }
-        if append.is_none() && let Some(previous) = previous {
+        if append.is_none()
+            && let Some(previous) = previous
+        {
             // what a former life of this prefix left behind its last needed block may go
             if let Left::Cut { hashes, gone, .. } = self.runs.cut_behind(previous) {
                 known.cut(previous.run, &hashes, gone);
@@ -347,7 +353,7 @@ impl Shard {
         self.contexts.get_mut(holding.context).held += holding.gained;
         publisher.stats.blocks_held.add(holding.gained);
         if let Some(owner) = lane.leave_if_empty(holding.context) {
-            self.contexts.get_mut(holding.context).remove_owner(owner);
+            self.contexts.remove_owner(holding.context, owner);
         }
         let Publisher { lanes, stats, .. } = publisher;
         let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };

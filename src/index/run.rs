@@ -141,7 +141,8 @@ impl Runs {
 
     /// A new run of one block.
     pub fn create(&mut self, context: u32, hash: u64, parent: Option<Place>, root: bool) -> Place {
-        let depth = if root { Some(0) } else { parent.and_then(|parent| self.depth(parent)).map(|depth| depth + 1) };
+        let depth =
+            if root { Some(0) } else { parent.and_then(|parent| self.depth(parent)).map(|depth| depth + 1) };
         let parent = parent.map(|place| (place, self.slots[place.run as usize].life));
         let run = Box::new(Run {
             context,

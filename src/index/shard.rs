@@ -1,13 +1,13 @@
 //! One reactor's share of the index: all publishers of its instances, and everything they hold.
 
-use super::context::{Context, ContextKey, Lora};
+use super::context::{Context, ContextKey, Lora, Owner};
 use super::names::{Name, Places};
 use super::publisher::{Lane, Publisher, Registration};
 use super::run::{Left, Place, Runs};
-use crate::event::medium::Medium;
 use crate::event::Skip;
+use crate::event::medium::Medium;
 use crate::metrics::PublisherStats;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -24,11 +24,23 @@ pub(super) struct Contexts {
     bases: HashMap<u32, u32>,
     free: Vec<u32>,
     salt: u64,
+    /// Tenant → instances with owners there, and how many.
+    present: HashMap<String, BTreeMap<u32, u32>>,
+    /// Contexts made since somebody asked.
+    fresh: Vec<Arc<ContextKey>>,
 }
 
 impl Contexts {
     fn new(salt: u64) -> Self {
-        Self { slots: Vec::new(), numbers: HashMap::new(), bases: HashMap::new(), free: Vec::new(), salt }
+        Self {
+            slots: Vec::new(),
+            numbers: HashMap::new(),
+            bases: HashMap::new(),
+            free: Vec::new(),
+            salt,
+            present: HashMap::new(),
+            fresh: Vec::new(),
+        }
     }
 
     pub(super) fn get(&self, number: u32) -> &Context {
@@ -64,8 +76,41 @@ impl Contexts {
             self.slots.len() as u32 - 1
         });
         self.slots[number as usize] = Some(Context::new(number, key.clone(), self.salt));
+        self.fresh.push(key.clone());
         self.numbers.insert(key, number);
         Ok(number)
+    }
+
+    /// An owner begins to hold blocks in a context.
+    pub(super) fn add_owner(&mut self, context: u32, owner: Owner) -> u32 {
+        let tenant = &self.get(context).key.tenant;
+        if !self.present.contains_key(tenant) {
+            let tenant = tenant.clone();
+            self.present.insert(tenant, BTreeMap::new());
+        }
+        let tenant = &self.slots[context as usize].as_ref().expect("just seen").key.tenant;
+        if let Some(instances) = self.present.get_mut(tenant) {
+            *instances.entry(owner.instance).or_insert(0) += 1;
+        }
+        self.get_mut(context).add_owner(owner)
+    }
+
+    /// An owner holds nothing in a context any more.
+    pub(super) fn remove_owner(&mut self, context: u32, owner: u32) {
+        let known = self.slots[context as usize].as_mut().expect("contexts outlive what they hold");
+        let instance = known.owners[owner as usize].as_ref().map(|owner| owner.instance);
+        known.remove_owner(owner);
+        if let (Some(instance), Some(instances)) = (instance, self.present.get_mut(&known.key.tenant)) {
+            if let Some(owners) = instances.get_mut(&instance) {
+                *owners -= 1;
+                if *owners == 0 {
+                    instances.remove(&instance);
+                }
+            }
+            if instances.is_empty() {
+                self.present.remove(&known.key.tenant);
+            }
+        }
     }
 
     /// Forgets a context that holds nothing and that no registration starts in.
@@ -88,8 +133,7 @@ impl Contexts {
     }
 
     fn bytes(&self) -> usize {
-        self.all().map(Context::bytes).sum::<usize>()
-            + self.slots.capacity() * size_of::<Option<Context>>()
+        self.all().map(Context::bytes).sum::<usize>() + self.slots.capacity() * size_of::<Option<Context>>()
     }
 }
 
@@ -117,6 +161,7 @@ pub struct Shard {
     pub(super) contexts: Contexts,
     pub(super) publishers: Vec<Option<Box<Publisher>>>,
     pub(super) instances: Vec<Option<Instance>>,
+    instance_numbers: HashMap<String, u32>,
     media: Vec<Medium>,
     leaving: VecDeque<Leaving>,
     pub(super) walk: super::walk::Scratch,
@@ -134,6 +179,7 @@ impl Shard {
             contexts: Contexts::new(salt),
             publishers: Vec::new(),
             instances: Vec::new(),
+            instance_numbers: HashMap::new(),
             media: vec![Medium::Gpu, Medium::Cpu, Medium::Disk, Medium::External],
             leaving: VecDeque::new(),
             walk: super::walk::Scratch::default(),
@@ -176,7 +222,9 @@ impl Shard {
         while let Some(mut leaving) = self.leaving.pop_front() {
             let Publisher { names, lanes, stats, .. } = leaving.publisher.as_mut();
             let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
-            while done < budget && let Some(name) = leaving.names.pop() {
+            while done < budget
+                && let Some(name) = leaving.names.pop()
+            {
                 names.purge(name, &mut ledger);
                 done += 1;
             }
@@ -207,6 +255,7 @@ impl Shard {
         if let Some(slot) = self.instances[instance].as_mut() {
             slot.publishers -= 1;
             if slot.publishers == 0 {
+                self.instance_numbers.remove(&slot.name);
                 self.instances[instance] = None;
             }
         }
@@ -216,8 +265,11 @@ impl Shard {
     }
 
     fn instance_number(&mut self, name: &str) -> u32 {
-        let known = self.instances.iter().position(|slot| slot.as_ref().is_some_and(|i| i.name == name));
-        let number = known.map_or_else(|| free_slot(&mut self.instances), |at| at as u32);
+        let number = match self.instance_numbers.get(name) {
+            Some(number) => *number,
+            None => free_slot(&mut self.instances),
+        };
+        self.instance_numbers.insert(name.to_owned(), number);
         let slot = &mut self.instances[number as usize];
         slot.get_or_insert_with(|| Instance { name: name.to_owned(), publishers: 0 }).publishers += 1;
         number
@@ -225,10 +277,17 @@ impl Shard {
 
     /// Number of an instance that has publishers here.
     pub fn find_instance(&self, name: &str) -> Option<u32> {
-        self.instances
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(|instance| instance.name == name))
-            .map(|at| at as u32)
+        self.instance_numbers.get(name).copied()
+    }
+
+    /// Instances that hold blocks under a tenant.
+    pub fn present(&self, tenant: &str) -> impl Iterator<Item = u32> {
+        self.contexts.present.get(tenant).into_iter().flat_map(|instances| instances.keys().copied())
+    }
+
+    /// Contexts made since the last call.
+    pub fn take_fresh(&mut self) -> Vec<Arc<ContextKey>> {
+        std::mem::take(&mut self.contexts.fresh)
     }
 
     /// Name of an instance.
@@ -260,7 +319,11 @@ impl Shard {
 
     /// The media that `accept` accepts, as a set of numbers.
     pub fn media_set(&self, accept: impl Fn(&Medium) -> bool) -> u64 {
-        self.media.iter().enumerate().filter(|(_, medium)| accept(medium)).fold(0, |set, (at, _)| set | 1 << at)
+        self.media
+            .iter()
+            .enumerate()
+            .filter(|(_, medium)| accept(medium))
+            .fold(0, |set, (at, _)| set | 1 << at)
     }
 
     /// Keys of all contexts, with the blocks held there (counted once an owner).
@@ -334,7 +397,7 @@ impl Places for Ledger<'_> {
         context.held -= 1;
         self.stats.blocks_held.set(self.stats.blocks_held.get() - 1);
         if let Some(last) = lane.lose(number) {
-            context.remove_owner(last);
+            self.contexts.remove_owner(number, last);
         }
         let left = self.runs.release(place, instance, owner);
         self.settle(place.run, left);

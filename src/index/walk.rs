@@ -63,8 +63,8 @@ pub(super) struct Scratch {
 }
 
 impl Shard {
-    /// Walks `path` in the contexts with these numbers and answers, per instance, with the longer walk.
-    pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) -> &Answer {
+    /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
+    pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
         let mut scratch = std::mem::take(&mut self.walk);
         scratch.answer.clear();
         for (at, context) in contexts.iter().enumerate() {
@@ -79,6 +79,10 @@ impl Shard {
             }
         }
         self.walk = scratch;
+    }
+
+    /// The answer of the last query.
+    pub fn answer(&self) -> &Answer {
         &self.walk.answer
     }
 
@@ -212,7 +216,8 @@ impl Scratch {
         filter: Filter,
         base: u32,
     ) -> u16 {
-        let takes = |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
+        let takes =
+            |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
         let mut end = from;
         loop {
             let further = group.iter().filter(takes).map(|cover| cover.extent(end)).max().unwrap_or(end);

@@ -7,8 +7,8 @@ use super::cache::{Cache, Step};
 use super::engine::{EngineBatch, EngineEvent, Hash, Removed, Stamp, Stored, encode_batch};
 use super::family::{Family, ReplayShape};
 use super::pool::{FIRST_SEQUENCE, Master, PoolEvent};
-use super::standard_hash::sequence_hashes;
 use crate::config::DEFAULT_HASH_SEED;
+use crate::index::hash::sequence_hashes;
 use crate::limits::POOL_BATCH_EVENTS;
 
 /// Name of the pool's family.

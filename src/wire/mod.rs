@@ -20,4 +20,3 @@ pub mod feed;
 mod msgpack;
 pub mod pool;
 pub mod publisher;
-pub mod standard_hash;

@@ -83,7 +83,11 @@ impl Model {
         let Some(name) = self.publishers[at].as_ref().and_then(|publisher| publisher.names.get(&name)) else {
             return BTreeSet::new();
         };
-        name.lanes.values().flat_map(|(_, blocks)| blocks.iter().copied()).chain(name.dead.iter().copied()).collect()
+        name.lanes
+            .values()
+            .flat_map(|(_, blocks)| blocks.iter().copied())
+            .chain(name.dead.iter().copied())
+            .collect()
     }
 
     /// Stores blocks of tokens. `context` is that of a root event; `named` is the one that the event names.
@@ -107,7 +111,11 @@ impl Model {
             Some(parent) => match self.known(at, parent) {
                 Some(latest) => {
                     let fits = |block: &Block| named.is_none_or(|named| named == block.0);
-                    Some(if fits(&latest) { latest } else { self.denotes(at, parent).into_iter().find(fits).unwrap_or(latest) })
+                    Some(if fits(&latest) {
+                        latest
+                    } else {
+                        self.denotes(at, parent).into_iter().find(fits).unwrap_or(latest)
+                    })
                 }
                 None => {
                     let orphan = Orphan {
@@ -123,9 +131,9 @@ impl Model {
             },
         };
         if let Some(block) = above
-            && names.iter().any(|name| {
-                self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block))
-            })
+            && names
+                .iter()
+                .any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
         {
             return;
         }
@@ -221,10 +229,9 @@ impl Model {
             }
             return true;
         }
-        let waiting = publisher
-            .orphans
-            .iter_mut()
-            .find(|orphan| orphan.lane == *lane && orphan.names.contains(&number) && !orphan.removed.contains(&number));
+        let waiting = publisher.orphans.iter_mut().find(|orphan| {
+            orphan.lane == *lane && orphan.names.contains(&number) && !orphan.removed.contains(&number)
+        });
         match waiting {
             Some(orphan) => {
                 if left.is_none_or(|left| left == 0) {
@@ -249,7 +256,8 @@ impl Model {
         publisher.orphans.retain(|orphan| !on(&orphan.lane));
         let names: Vec<u64> = publisher.names.keys().copied().collect();
         for name in names {
-            let lanes: Vec<Lane> = self.publisher(at).names[&name].lanes.keys().filter(|lane| on(lane)).cloned().collect();
+            let lanes: Vec<Lane> =
+                self.publisher(at).names[&name].lanes.keys().filter(|lane| on(lane)).cloned().collect();
             for lane in lanes {
                 self.remove_one(at, &lane, name, Some(0));
             }
@@ -275,7 +283,10 @@ impl Model {
             for name in publisher.names.values() {
                 for (lane, (_, blocks)) in &name.lanes {
                     let rank = (!publisher.pool).then_some(lane.0);
-                    owners.entry((publisher.instance.clone(), rank, lane.2.clone())).or_default().extend(blocks);
+                    owners
+                        .entry((publisher.instance.clone(), rank, lane.2.clone()))
+                        .or_default()
+                        .extend(blocks);
                 }
             }
         }
@@ -283,7 +294,12 @@ impl Model {
     }
 
     /// Walks each path; the answers per path and instance.
-    pub(crate) fn query(&self, context: usize, paths: &[Vec<u64>], filter: &Filter) -> Vec<BTreeMap<String, Hit>> {
+    pub(crate) fn query(
+        &self,
+        context: usize,
+        paths: &[Vec<u64>],
+        filter: &Filter,
+    ) -> Vec<BTreeMap<String, Hit>> {
         let owners = self.owners();
         let counts = |(instance, rank, medium): &(String, Option<u32>, String)| {
             filter.instance.as_ref().is_none_or(|only| only == instance)
@@ -298,7 +314,8 @@ impl Model {
                 let own: Vec<_> = owners.iter().filter(|((of, ..), _)| of == *instance).collect();
                 let mut hit = Hit::default();
                 for hash in path {
-                    let holders: Vec<_> = own.iter().filter(|(_, blocks)| blocks.contains(&(context, *hash))).collect();
+                    let holders: Vec<_> =
+                        own.iter().filter(|(_, blocks)| blocks.contains(&(context, *hash))).collect();
                     if holders.is_empty() {
                         break;
                     }

@@ -6,18 +6,8 @@ use serde_json::Value;
 use super::{BadRequest, Field, Slot};
 use crate::http::object::Members;
 use crate::http::tokens::{self, What};
+pub use crate::index::context::Lora;
 use crate::limits;
-
-/// Which adapter a query is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lora {
-    /// The base model.
-    Base,
-    /// The adapter of this name.
-    Name(String),
-    /// The adapter of this number, which older engines send.
-    Id(i64),
-}
 
 /// Which vector holds the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

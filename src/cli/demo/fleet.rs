@@ -3,13 +3,13 @@
 use super::ledger::{Ledger, Place};
 use crate::cli::publish::now;
 use crate::config::DEFAULT_HASH_SEED;
+use crate::index::hash::sequence_hashes;
 use crate::limits::POOL_BATCH_EVENTS;
 use crate::wire::chain::Chain;
 use crate::wire::engine::{EngineBatch, EngineEvent, Hash, Removed, Stamp, Stored, encode_batch};
 use crate::wire::family::Family;
 use crate::wire::pool::{FIRST_SEQUENCE, Master, PoolEvent};
 use crate::wire::publisher::{PublishError, Publisher, PublisherOptions};
-use crate::wire::standard_hash::sequence_hashes;
 
 /// Tokens a block.
 pub(super) const BLOCK_SIZE: usize = 16;

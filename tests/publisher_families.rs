@@ -218,3 +218,35 @@ fn field_lists_are_the_recorded_ones() {
         assert_eq!(family.bytes, recorded["bytes_ok"].as_bool().unwrap(), "{}", family.id);
     }
 }
+
+/// One golden event a shape, for checkouts without recordings.
+#[test]
+fn every_shape_has_its_bytes() {
+    let encode = |family: &str, event: EngineEvent<'_>, rank| {
+        let family = Family::named(family).unwrap();
+        hex(&encode_batch(
+            family,
+            &EngineBatch { stamp: Stamp::Seconds(1_700_000_000.25), events: &[event], rank },
+        ))
+    };
+    let hashes = [Hash::Unsigned(4_893_664_530_129_990_787)];
+    let stored = EngineEvent::Stored(Stored {
+        medium: Some("GPU"),
+        session_id: Some("req-1"),
+        ..Stored::plain(&hashes, None, &[1, 2, 3, 4], 4)
+    });
+    let array = "93cb41d954fc40100000919cab426c6f636b53746f72656491cf43e9c9f66053b483c0940102030404c0a3475055c0c0c0c0c000";
+    assert_eq!(encode("atom-2026-08", stored, Some(0)), array);
+    let fields = "a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391cf43e9c9f66053b483b1706172656e745f626c6f63\
+                  6b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3475055";
+    let session = "aa73657373696f6e5f6964a57265712d31";
+    let short = format!("93cb41d954fc401000009188{fields}{session}00");
+    assert_eq!(encode("sglang-0.5.23", stored, Some(0)), short, "eight pairs in a short map");
+    let wide = format!("93cb41d954fc4010000091de0009{fields}a96c6f72615f6e616d65c0{session}00");
+    assert_eq!(encode("vllm-0.33.0", stored, Some(0)), wide, "nine pairs of sixteen declared ones");
+    let map = "82a27473cb41d954fc40100000a66576656e74739181a474797065b0416c6c426c6f636b73436c6561726564";
+    assert_eq!(encode("vllm-mapbatch", EngineEvent::Cleared(None), None), map);
+    let oldest = "92cb41d954fc401000009192ac426c6f636b52656d6f76656491cf43e9c9f66053b483";
+    let removed = EngineEvent::Removed(Removed::plain(&hashes, Some("GPU")));
+    assert_eq!(encode("vllm-2025-04-30", removed, Some(7)), oldest, "no rank and no medium in those days");
+}

@@ -1,6 +1,7 @@
 //! The commands: parse the line, run one of them, turn its outcome into an exit code.
 
 pub mod client;
+pub mod decode;
 pub mod demo;
 pub mod exit;
 pub mod log;
@@ -8,8 +9,6 @@ pub mod publish;
 pub mod query;
 pub mod serve;
 pub mod table;
-
-pub mod decode;
 
 use std::process::ExitCode;
 
@@ -49,6 +48,8 @@ enum Command {
     Query(query::QueryArgs),
     /// Play an engine or a pool: publish events over ZMQ.
     Publish(publish::PublishArgs),
+    /// Say what recorded event payloads mean.
+    Decode(decode::DecodeArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -68,6 +69,7 @@ pub fn run() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Publish(args) => publish::run(&args),
+        Command::Decode(args) => return decode::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

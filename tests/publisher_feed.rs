@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use kvatlas::index::hash::sequence_hashes;
 use kvatlas::limits::POOL_BATCH_EVENTS;
 use kvatlas::wire::cache::{Cache, Load};
 use kvatlas::wire::feed::Feed;
-use kvatlas::wire::standard_hash::sequence_hashes;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 

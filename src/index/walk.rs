@@ -86,6 +86,11 @@ impl Shard {
         &self.walk.answer
     }
 
+    /// Puts an answer back that a further query replaced.
+    pub fn restore_answer(&mut self, answer: Answer) {
+        self.walk.answer = answer;
+    }
+
     /// Number of the context with this key, when anything is known of it.
     pub fn find_context(&self, key: &super::context::ContextKey) -> Option<u32> {
         self.contexts.number(key)

@@ -133,3 +133,9 @@ pub const POOL_BATCH_EVENTS: usize = 64;
 const _: () = assert!(EVENT_HASHES < u32::MAX as usize);
 const _: () = assert!(EVENT_TOKENS < u32::MAX as usize);
 const _: () = assert!(ZMQ_MESSAGE_BYTES < u32::MAX as i64);
+/// Elements of a decoded batch whose memory is kept for the next one.
+pub const STREAM_BATCH_KEPT: usize = 1 << 18;
+/// Mappings a context that `/global_view` dumps unless `limit` says otherwise.
+pub const GLOBAL_VIEW_MAPPINGS: usize = 10_000;
+/// Streams with lines of their own in `/metrics`; the rest is summed up.
+pub const METRIC_STREAMS: usize = 1000;

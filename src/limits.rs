@@ -40,6 +40,10 @@ pub const COST_BLOCK: u32 = TURN_BUDGET / 200;
 pub const COST_LOOKUP: u32 = TURN_BUDGET / 512;
 /// Cost of parsing or hashing one token: 8,192 fill a turn.
 pub const COST_TOKEN: u32 = TURN_BUDGET / 8192;
+/// Cost of reading, routing and answering one HTTP request, without what it asks for.
+pub const COST_REQUEST: u32 = TURN_BUDGET / 64;
+/// Bytes read or written for one unit of cost.
+pub const BYTES_PER_COST: usize = 8;
 /// A task that keeps its reactor longer than this is counted as a stall, microseconds.
 pub const STALL_MICROS: u64 = 1000;
 /// Submission queue of an io_uring; a reactor rarely has more operations new in one turn.

@@ -1,7 +1,8 @@
 //! Something that happens once on a reactor, and whom of its tasks it concerns.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -33,6 +34,17 @@ impl Signal {
     /// Waits until it has happened.
     pub async fn wait(&self) {
         poll_fn(|context| self.poll(context)).await;
+    }
+
+    /// Waits until it has happened or `other` is ready; `None` when it happened. `other` is dropped then, so
+    /// it must not be I/O that could lose something.
+    pub async fn wait_at_most<F: Future>(&self, other: F) -> Option<F::Output> {
+        let mut other = pin!(other);
+        poll_fn(|context| match self.poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => other.as_mut().poll(context).map(Some),
+        })
+        .await
     }
 
     /// Whether it has happened; otherwise the task is woken when it does.

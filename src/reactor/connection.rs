@@ -1,0 +1,166 @@
+//! One client: requests in, answers out, in order.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::connections::Place;
+use super::{Room, Service};
+use crate::http::{Decoder, Step, response};
+use crate::limits::{
+    BYTES_PER_COST, COST_REQUEST, HTTP_KEEP_BYTES, HTTP_REQUEST_SECONDS, HTTP_WRITE_BYTES, LINGER_BYTES,
+    LINGER_MILLIS,
+};
+use crate::rt::Stream;
+use crate::rt::sys::{self, Half};
+
+/// What follows once the answers so far are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Further requests are in the buffer.
+    Answer,
+    /// More must come.
+    Read,
+    /// Nothing more is answered here.
+    Close,
+}
+
+struct Connection<S: Service> {
+    // Before the stream, so that it is dropped first.
+    place: Place,
+    stream: Stream,
+    room: Rc<Room<S>>,
+    decoder: Decoder,
+    out: Vec<u8>,
+    /// When the first byte of the request came that is not whole.
+    begun: Option<Instant>,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
+    let decoder = Decoder::new(room.settings.http);
+    let mut connection = Connection { place, stream, room, decoder, out: Vec::new(), begun: None };
+    let mut next = Next::Read;
+    loop {
+        match next {
+            Next::Close => return connection.linger().await,
+            Next::Read if connection.read().await.is_err() => return,
+            Next::Read | Next::Answer => {}
+        }
+        next = connection.answer().await;
+        if connection.write().await.is_err() {
+            return;
+        }
+        if next == Next::Read && connection.room.shared.stopping() && connection.decoder.is_idle() {
+            next = Next::Close;
+        }
+    }
+}
+
+/// Tells a client that too many are connected.
+pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
+    let decoder = Decoder::new(room.settings.http);
+    let mut connection = Connection { place, stream, room, decoder, out: Vec::new(), begun: None };
+    response::error(&mut connection.out, 503, "too many connections", false, false);
+    if connection.write().await.is_ok() {
+        connection.linger().await;
+    }
+}
+
+impl<S: Service> Connection<S> {
+    /// Reads once. The end of the stream is an error like any other.
+    async fn read(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let idle = self.decoder.is_idle();
+        let mut deadline = now + self.room.settings.idle;
+        if idle {
+            self.begun = None;
+        } else {
+            let begun = *self.begun.get_or_insert(now);
+            deadline = deadline.min(begun + Duration::from_secs(HTTP_REQUEST_SECONDS));
+        }
+        self.place.wait(deadline, idle);
+        let (result, buffer) = self.stream.read(self.decoder.take_buffer()).await;
+        self.decoder.give_back(buffer);
+        self.place.work();
+        let read = result?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.room.seat.counters.bytes_in.add(read as u64);
+        self.room.seat.turn.spend((read / BYTES_PER_COST) as u32).await;
+        Ok(())
+    }
+
+    /// Answers the whole requests in the buffer, as far as one write should carry.
+    async fn answer(&mut self) -> Next {
+        let counters = &self.room.seat.counters;
+        while self.out.len() < HTTP_WRITE_BYTES {
+            match self.decoder.next() {
+                Step::NeedMore => return Next::Read,
+                Step::Continue => self.out.extend_from_slice(response::CONTINUE),
+                Step::Refuse(refusal) => {
+                    counters.requests_refused.add(1);
+                    response::error(&mut self.out, refusal.status, refusal.message, false, false);
+                    return Next::Close;
+                }
+                Step::Request(mut request) => {
+                    // A reactor that stops says so with its last answers.
+                    request.keep_alive &= !self.room.shared.stopping();
+                    self.room.service.clone().answer(&request, &mut self.out).await;
+                    let last = !request.keep_alive;
+                    counters.requests.add(1);
+                    self.room.seat.turn.spend(COST_REQUEST).await;
+                    if last {
+                        return Next::Close;
+                    }
+                }
+            }
+        }
+        Next::Answer
+    }
+
+    /// Writes what has been answered; every step must be taken by the client within the idle time.
+    async fn write(&mut self) -> io::Result<()> {
+        let mut from = 0;
+        while from < self.out.len() {
+            self.place.wait(Instant::now() + self.room.settings.idle, false);
+            let (result, out) = self.stream.write(std::mem::take(&mut self.out), from).await;
+            self.out = out;
+            self.place.work();
+            let written = result?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            from += written;
+            self.room.seat.counters.bytes_out.add(written as u64);
+            self.room.seat.turn.spend((written / BYTES_PER_COST) as u32).await;
+        }
+        self.out.clear();
+        if self.out.capacity() > HTTP_KEEP_BYTES {
+            self.out = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Ends writing and lets the client read the last answer: closing over bytes that it still sends would
+    /// reset the connection and lose the answer.
+    async fn linger(&mut self) {
+        sys::shutdown(self.stream.as_raw_fd(), Half::Write);
+        let deadline = Instant::now() + Duration::from_millis(LINGER_MILLIS);
+        let mut buffer = Vec::with_capacity(4096);
+        let mut heard = 0;
+        while heard < LINGER_BYTES && Instant::now() < deadline {
+            self.place.wait(deadline, false);
+            buffer.clear();
+            let (result, back) = self.stream.read(buffer).await;
+            buffer = back;
+            match result {
+                Ok(0) | Err(_) => return,
+                Ok(read) => heard += read,
+            }
+            self.room.seat.turn.spend(COST_REQUEST).await;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The pump: takes messages from the mesh, ends turns, wakes who yielded, and rings who must be rung.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::{Room, Service};
+use crate::limits::{BUSY_POLL_MICROS, MESH_DRAIN};
+use crate::rt::wake::{Beat, Pulse};
+
+/// Runs until the reactor is done.
+pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
+    let busy = Duration::from_micros(room.settings.busy_poll_us.min(BUSY_POLL_MICROS).into());
+    let port = room.seat.port.clone();
+    let mut worked = false;
+    while !room.done.is_set() {
+        if worked && !busy.is_zero() {
+            linger(busy, || port.is_empty());
+        }
+        // With messages left the bell is rung, not the loop repeated: the kernel has its turn in between.
+        if !port.sleep() {
+            room.shared.wakes[room.seat.id].notify();
+        }
+        let beat = pulse.beat().await;
+        port.awake();
+        room.seat.turn.renew();
+        room.seat.ingest.renew();
+        let before = port.traffic().sent;
+        let taken = port.drain(MESH_DRAIN, |from, message| room.service.message(from, message));
+        port.flush();
+        worked = taken > 0 || port.traffic().sent > before;
+        match beat {
+            Ok(Beat::Rung) => {
+                room.seat.counters.wakeups.add(1);
+                pulse.release();
+            }
+            Ok(Beat::Poked) => {}
+            Err(error) => {
+                tracing::error!(reactor = room.seat.id, %error, "the reactor's bell is broken: stopping");
+                room.shared.stop();
+                room.seat.stopping.set();
+                break;
+            }
+        }
+        count(&room, taken);
+        if room.shared.stopping() && !room.seat.stopping.is_set() {
+            room.seat.stopping.set();
+        }
+    }
+}
+
+/// Looks for messages for a while: a round trip that finds its reactor awake takes a hundredth of the time.
+fn linger(time: Duration, empty: impl Fn() -> bool) {
+    let end = Instant::now() + time;
+    while empty() && Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+fn count<S: Service>(room: &Room<S>, taken: usize) {
+    let counters = &room.seat.counters;
+    let traffic = room.seat.port.traffic();
+    let lines = [&room.seat.turn, &room.seat.ingest];
+    counters.mesh_received.add(taken as u64);
+    counters.mesh_sent.set(traffic.sent);
+    counters.mesh_full.set(traffic.full);
+    counters.mesh_rung.set(traffic.rung);
+    counters.turns.set(room.seat.turn.turns());
+    counters.yields.set(lines.iter().map(|line| line.yields()).sum());
+    counters.stalls.set(lines.iter().map(|line| line.stalls()).sum());
+}

@@ -6,6 +6,12 @@ pub const HTTP_HEAD_BYTES: usize = 16 * 1024;
 pub const HTTP_HEADERS: usize = 64;
 /// Default for the largest HTTP request body, bytes (413 beyond).
 pub const HTTP_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Room that an HTTP receive buffer starts with, bytes.
+pub const HTTP_READ_BYTES: usize = 4 * 1024;
+/// Most bytes of a body for which room is made before any of it has come.
+pub const HTTP_TRUSTED_BYTES: usize = 64 * 1024;
+/// Largest receive buffer that a connection keeps between requests, bytes.
+pub const HTTP_KEPT_BYTES: usize = 256 * 1024;
 /// Default for the most open HTTP connections of one reactor (503 beyond).
 pub const HTTP_CONNECTIONS: usize = 4096;
 /// Default for how long a connection may stay silent, seconds.

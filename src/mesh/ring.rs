@@ -18,7 +18,7 @@ pub(super) struct Alone<T>(pub(super) T);
 struct Slots<T> {
     head: Alone<AtomicUsize>,
     tail: Alone<AtomicUsize>,
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
 // SAFETY: a slot is touched by the writer only outside `head..tail` and by the reader only inside it; the
@@ -29,7 +29,7 @@ unsafe impl<T: Send> Send for Slots<T> {}
 
 impl<T> Slots<T> {
     fn slot(&self, position: usize) -> *mut MaybeUninit<T> {
-        self.slots[position & (self.slots.len() - 1)].get()
+        self.cells[position & (self.cells.len() - 1)].get()
     }
 }
 
@@ -62,8 +62,8 @@ pub struct Reader<T> {
 /// A ring of `capacity` messages, rounded up to a power of two.
 pub fn ring<T: Send>(capacity: usize) -> (Writer<T>, Reader<T>) {
     let capacity = capacity.max(1).next_power_of_two();
-    let slots = (0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
-    let shared = Arc::new(Slots { head: Alone::default(), tail: Alone::default(), slots });
+    let cells = (0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let shared = Arc::new(Slots { head: Alone::default(), tail: Alone::default(), cells });
     (
         Writer { shared: shared.clone(), tail: 0, head_seen: 0 },
         Reader { shared, head: 0, tail_seen: 0 },
@@ -73,7 +73,7 @@ pub fn ring<T: Send>(capacity: usize) -> (Writer<T>, Reader<T>) {
 impl<T: Send> Writer<T> {
     /// Appends a message, or gives it back when the ring is full.
     pub fn push(&mut self, message: T) -> Result<(), T> {
-        let capacity = self.shared.slots.len();
+        let capacity = self.shared.cells.len();
         if self.tail.wrapping_sub(self.head_seen) == capacity {
             self.head_seen = self.shared.head.0.load(Ordering::Acquire);
             if self.tail.wrapping_sub(self.head_seen) == capacity {

@@ -32,7 +32,7 @@ pub(super) async fn accept<S: Service>(room: Rc<Room<S>>, listener: Listener) {
                 break;
             }
             let accepted = listener.accept();
-            let next = accepted.as_ref().map_or_else(|error| after(error), |_| Next::Another);
+            let next = accepted.as_ref().map_or_else(after, |_| Next::Another);
             match (accepted, next) {
                 (Ok(stream), _) => admit(&room, stream),
                 (Err(_), Next::Another) => {}

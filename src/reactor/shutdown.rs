@@ -1,6 +1,5 @@
 //! The way down: nothing new, finish what is in flight, then let go.
 
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,183 @@
+//! One SUB socket and how it is drained.
+//!
+//! libzmq's descriptor is edge-triggered: it becomes readable when something *may* have changed, and stays
+//! silent about what was there before. So: receive until nothing is left, look at the socket's events once,
+//! and only then wait.
+
+use std::io;
+
+use super::contexts::{Contexts, PooledSocket};
+use super::endpoint::Endpoint;
+use crate::limits;
+use crate::rt::{Readable, Signal, Turn};
+
+/// Frames of an overlong message that are thrown away before others have their turn.
+const SKIP_BURST: usize = 256;
+
+/// Bounds of a subscription's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Messages that wait in libzmq; the publisher drops beyond.
+    pub receive_hwm: i32,
+    /// Largest frame, bytes; libzmq ends the connection of a publisher that sends more.
+    pub message_bytes: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { receive_hwm: limits::ZMQ_RECEIVE_HWM, message_bytes: limits::ZMQ_MESSAGE_BYTES }
+    }
+}
+
+/// What a subscription has seen.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of their kept frames.
+    pub bytes: u64,
+    /// Frames thrown away because a message had more than [`limits::ZMQ_FRAMES`].
+    pub frames_dropped: u64,
+}
+
+/// A subscription to everything that one endpoint publishes. Stays on its reactor.
+pub struct Subscription {
+    inbox: Inbox,
+}
+
+impl Subscription {
+    /// Connects in the background, for as long as it takes, again and again.
+    pub fn open(contexts: &Contexts, endpoint: &Endpoint, settings: Settings) -> io::Result<Self> {
+        let socket = contexts.socket(zmq::SUB)?;
+        configure(&socket, settings)?;
+        socket.set_subscribe(b"")?;
+        socket.connect(endpoint.as_str())?;
+        Ok(Self { inbox: Inbox::new(socket)? })
+    }
+
+    /// What it has seen.
+    pub fn received(&self) -> Received {
+        self.inbox.received
+    }
+
+    /// See [`Inbox::drain`].
+    pub async fn drain(
+        &mut self,
+        turn: &Turn,
+        close: &Signal,
+        on: impl AsyncFnMut(&[zmq::Message]),
+    ) -> io::Result<()> {
+        self.inbox.drain(turn, close, on).await
+    }
+}
+
+/// Sets what all receiving sockets have in common.
+pub fn configure(socket: &zmq::Socket, settings: Settings) -> io::Result<()> {
+    socket.set_linger(0)?;
+    socket.set_ipv6(true)?;
+    socket.set_rcvhwm(settings.receive_hwm)?;
+    socket.set_maxmsgsize(settings.message_bytes)?;
+    socket.set_reconnect_ivl(limits::ZMQ_RECONNECT_MILLIS)?;
+    socket.set_reconnect_ivl_max(limits::ZMQ_RECONNECT_MAX_MILLIS)?;
+    socket.set_heartbeat_ivl(limits::ZMQ_HEARTBEAT_MILLIS)?;
+    socket.set_heartbeat_timeout(limits::ZMQ_HEARTBEAT_TIMEOUT_MILLIS)?;
+    socket.set_heartbeat_ttl(limits::ZMQ_HEARTBEAT_TIMEOUT_MILLIS)?;
+    Ok(())
+}
+
+/// Any receiving socket, with its descriptor and the frames of the message at hand.
+pub struct Inbox {
+    // Before the socket, whose descriptor it copies.
+    readable: Readable,
+    socket: PooledSocket,
+    frames: Vec<zmq::Message>,
+    skipping: bool,
+    received: Received,
+}
+
+impl Inbox {
+    /// Takes over a socket that is set up.
+    pub fn new(socket: PooledSocket) -> io::Result<Self> {
+        let readable = Readable::raw(socket.get_fd()?)?;
+        Ok(Self { readable, socket, frames: Vec::new(), skipping: false, received: Received::default() })
+    }
+
+    /// The socket itself, to send on.
+    pub fn socket(&self) -> &zmq::Socket {
+        &self.socket
+    }
+
+    /// Calls `on` for every message, in order, until `close` is set: then what already arrived is left. Each
+    /// message costs [`limits::COST_EVENT`] of the turn; what its contents cost is for `on` to spend.
+    pub async fn drain(
+        &mut self,
+        turn: &Turn,
+        close: &Signal,
+        mut on: impl AsyncFnMut(&[zmq::Message]),
+    ) -> io::Result<()> {
+        while !close.is_set() {
+            if let Some(frames) = self.receive()? {
+                if frames > 0 {
+                    on(&self.frames[..frames]).await;
+                }
+                turn.spend(limits::COST_EVENT).await;
+                continue;
+            }
+            // A quiet stream keeps no payload.
+            self.frames.clear();
+            if !self.socket.get_events()?.contains(zmq::POLLIN)
+                && let Some(result) = close.wait_at_most(self.readable.wait()).await
+            {
+                result?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next message without waiting: how many of `self.frames` it fills, 0 while the rest of an
+    /// overlong one is thrown away, or `None` when nothing is there.
+    fn receive(&mut self) -> io::Result<Option<usize>> {
+        if self.skipping {
+            return self.skip().map(|()| Some(0));
+        }
+        let mut filled = 0;
+        loop {
+            if filled == self.frames.len() {
+                self.frames.push(zmq::Message::new());
+            }
+            let frame = &mut self.frames[filled];
+            match self.socket.recv(frame, zmq::DONTWAIT) {
+                Ok(()) => {}
+                Err(zmq::Error::EINTR) => continue,
+                // Frames of a message come together, so this is between messages.
+                Err(zmq::Error::EAGAIN) => return Ok((filled > 0).then_some(filled)),
+                Err(error) => return Err(error.into()),
+            }
+            filled += 1;
+            self.received.bytes += frame.len() as u64;
+            let more = frame.get_more();
+            if !more || filled == limits::ZMQ_FRAMES {
+                self.received.messages += 1;
+                self.skipping = more;
+                return Ok(Some(filled));
+            }
+        }
+    }
+
+    fn skip(&mut self) -> io::Result<()> {
+        let mut frame = zmq::Message::new();
+        for _ in 0..SKIP_BURST {
+            match self.socket.recv(&mut frame, zmq::DONTWAIT) {
+                Ok(()) => self.received.frames_dropped += 1,
+                Err(zmq::Error::EINTR) => continue,
+                Err(zmq::Error::EAGAIN) => self.skipping = false,
+                Err(error) => return Err(error.into()),
+            }
+            if !self.skipping || !frame.get_more() {
+                self.skipping = false;
+                break;
+            }
+        }
+        Ok(())
+    }
+}

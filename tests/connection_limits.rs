@@ -1,0 +1,76 @@
+//! Set-up: a reactor with small limits. Claim: a silent connection is ended and an active one is not, one that
+//! never takes its answer is ended, a slow request is not a silent client; one connection too many hears 503
+//! and makes room for none; both drivers.
+
+mod support;
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use kvatlas::reactor::Settings;
+use support::{Client, drivers, eventually, play, request, settings};
+
+#[test]
+fn silence_ends_a_connection() {
+    for driver in drivers() {
+        let reactors = play(Settings { idle: Duration::from_millis(300), ..settings(driver) });
+        let address = reactors.addresses[0];
+        let mut silent = Client::connect(address);
+        let mut half = Client::connect(address);
+        half.send("GET /pi");
+        let mut deaf = Client::connect(address);
+        deaf.send(&request("/bytes?67108864"));
+        let mut busy = Client::connect(address);
+        for _ in 0..3 {
+            // Longer than the idle time, but the service works.
+            assert_eq!(busy.get("/sleep?400").1, b"slept");
+        }
+        assert!(silent.ends());
+        assert!(half.ends());
+        let counters = &reactors.counters[0];
+        eventually("only the last is open", || counters.connections_open.get() <= 1);
+        assert_eq!(counters.connections_expired.get(), 3);
+        assert!(deaf.receive().is_err(), "its answer was cut");
+    }
+}
+
+#[test]
+fn one_connection_too_many_hears_503() {
+    for driver in drivers() {
+        let reactors = play(Settings { connections: 3, ..settings(driver) });
+        let address = reactors.addresses[0];
+        let mut clients: Vec<_> = (0..3).map(|_| Client::connect(address)).collect();
+        for client in &mut clients {
+            assert_eq!(client.get("/ping").0, 200);
+        }
+        for _ in 0..5 {
+            let mut refused = Client::connect(address);
+            refused.send(&request("/ping"));
+            assert_eq!(refused.receive().unwrap().0, 503);
+            assert!(refused.ends());
+        }
+        let counters = &reactors.counters[0];
+        assert_eq!(counters.connections_refused.get(), 5);
+        assert_eq!((counters.connections_open.get(), counters.connections_accepted.get()), (3, 3));
+        drop(clients.pop());
+        eventually("its place is free", || counters.connections_open.get() == 2);
+        assert_eq!(Client::connect(address).get("/ping").0, 200);
+    }
+}
+
+#[test]
+fn a_crowd_beyond_every_limit_leaves_the_reactor_well() {
+    for driver in drivers() {
+        let reactors = play(Settings { connections: 2, ..settings(driver) });
+        let address = reactors.addresses[0];
+        let mut first = Client::connect(address);
+        assert_eq!(first.get("/ping").0, 200);
+        let crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(first.get("/ping").0, 200);
+        let counters = &reactors.counters[0];
+        eventually("the crowd was seen", || counters.connections_refused.get() == 299);
+        drop(crowd);
+        eventually("and has gone", || counters.connections_open.get() == 1);
+        assert_eq!(Client::connect(address).get("/ping").0, 200);
+    }
+}

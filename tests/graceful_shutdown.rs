@@ -35,13 +35,14 @@ fn what_is_in_flight_is_answered_and_nothing_is_left() {
             client.send(&request("/sleep?300"));
         }
         let mut half = Client::connect(address);
-        half.send("POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\n\r\nab");
+        let begun = "POST /echo HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\n\r\nab";
+        half.send(begun);
         let mut worker = Client::connect(address);
         worker.send(&request("/work?500"));
-        // Whatever was sent has arrived: a later request of each was not answered, but it is not idle.
         let bytes = || reactors.counters.iter().map(|of| of.bytes_in.get()).sum::<u64>();
-        let sent = (20 * request("/ping").len() + 8 * request("/sleep?300").len()) as u64;
-        eventually("all was read", || bytes() > sent + 100);
+        let sent = 20 * request("/ping").len() + 8 * request("/sleep?300").len();
+        let sent = sent + begun.len() + request("/work?500").len();
+        eventually("all was read", || bytes() == sent as u64);
         reactors.stop();
         for client in &mut idle {
             assert!(client.ends());
@@ -76,7 +77,8 @@ fn a_stopping_reactor_still_answers_the_others() {
             client.send(&(request("/sleep?200") + &request(&format!("/ask?{}", number % 3))));
         }
         let bytes = || reactors.counters.iter().map(|of| of.bytes_in.get()).sum::<u64>();
-        eventually("all was read", || bytes() >= 9 * (request("/sleep?200").len() + 20) as u64);
+        let sent = 9 * (request("/sleep?200").len() + request("/ask?0").len()) as u64;
+        eventually("all was read", || bytes() == sent);
         reactors.stop();
         for client in &mut clients {
             assert_eq!(client.receive().unwrap().1, b"slept");
@@ -99,7 +101,8 @@ fn what_is_stuck_is_cut_after_the_drain_time() {
         let mut deaf = Client::connect(address);
         deaf.send(&request("/bytes?67108864"));
         let counters = reactors.counters[0].clone();
-        eventually("all was read", || counters.bytes_in.get() > 40);
+        let sent = ("GET /pi".len() + request("/bytes?67108864").len()) as u64;
+        eventually("all was read", || counters.bytes_in.get() == sent);
         let begun = Instant::now();
         reactors.stop();
         assert!(half.ends());

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::panic;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -281,6 +281,10 @@ struct StopAll(Arc<Shared>);
 
 impl Drop for StopAll {
     fn drop(&mut self) {
+        if thread::panicking() {
+            // Nobody needs to wait for its connections.
+            self.0.drained.fetch_add(1, Ordering::AcqRel);
+        }
         self.0.stop();
     }
 }

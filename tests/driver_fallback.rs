@@ -17,7 +17,12 @@ fn forbid_io_uring(errno: i32) {
     let number = libc::SYS_io_uring_setup as u32;
     let mut filter = [
         statement(code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0),
-        libc::sock_filter { code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), jt: 0, jf: 1, k: number },
+        libc::sock_filter {
+            code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
+            jt: 0,
+            jf: 1,
+            k: number,
+        },
         statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ERRNO | errno as u32),
         statement(code(libc::BPF_RET | libc::BPF_K), libc::SECCOMP_RET_ALLOW),
     ];
@@ -41,9 +46,12 @@ fn under_filter(errno: i32, test: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn auto_falls_back_and_says_why() {
-    for (errno, word) in
-        [(libc::EPERM, "seccomp"), (libc::EACCES, "kernel.io_uring_disabled"), (libc::ENOSYS, "kernel"), (libc::ENOMEM, "memlock")]
-    {
+    for (errno, word) in [
+        (libc::EPERM, "seccomp"),
+        (libc::EACCES, "kernel.io_uring_disabled"),
+        (libc::ENOSYS, "kernel"),
+        (libc::ENOMEM, "memlock"),
+    ] {
         under_filter(errno, move || {
             let chosen = rt::run(Driver::Auto, |chosen| async move {
                 rt::sleep(Duration::from_millis(1)).await;

@@ -131,10 +131,13 @@ fn every_message_arrives() {
             }
             let mut number = 1;
             for _ in 0..400 {
-                let burst = 1 + u64::from(rand_below(&mut random, 10)).pow(2) * u64::from(rand_below(&mut random, 4));
+                let burst =
+                    1 + u64::from(rand_below(&mut random, 10)).pow(2) * u64::from(rand_below(&mut random, 4));
                 for _ in 0..burst {
                     number += 1;
-                    publishers.iter().for_each(|(socket, _)| publish(socket, number));
+                    for (socket, _) in &publishers {
+                        publish(socket, number);
+                    }
                     if rand_below(&mut random, 40) == 0 {
                         std::thread::sleep(Duration::from_micros(rand_below(&mut random, 300).into()));
                     }
@@ -236,12 +239,10 @@ fn frames_beyond_the_bound_are_dropped_and_counted() {
                 let turn = kvatlas::rt::Turn::new(kvatlas::rt::Line::Ingest);
                 let close = Signal::new();
                 let mut shapes = Vec::new();
-                let on = async |frames: &[zmq::Message]| {
-                    match frames.len() {
-                        1 if &frames[0][..] == b"end" => close.set(),
-                        1 => {}
-                        count => shapes.push((count, frames.last().unwrap().to_vec())),
-                    }
+                let on = async |frames: &[zmq::Message]| match frames.len() {
+                    1 if &frames[0][..] == b"end" => close.set(),
+                    1 => {}
+                    count => shapes.push((count, frames.last().unwrap().to_vec())),
                 };
                 subscription.drain(&turn, &close, on).await.unwrap();
                 (shapes, subscription.received().frames_dropped)

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -19,7 +20,8 @@ fn answers_come_in_the_order_of_requests() {
             let mut text = String::new();
             for number in 0..60 {
                 text += &request(["/sleep?3", "/ping", "/nowhere", "/work?2"][number % 4]);
-                text += &format!("POST /echo HTTP/1.1\r\ncontent-length: 2\r\nhost: t\r\n\r\n{number:02}");
+                text += "POST /echo HTTP/1.1\r\ncontent-length: 2\r\nhost: t\r\n\r\n";
+                write!(text, "{number:02}").unwrap();
             }
             let mut sender = client.stream.try_clone().unwrap();
             let sending = std::thread::spawn(move || {
@@ -58,7 +60,9 @@ fn a_last_request_and_a_refused_one_end_the_connection() {
     for driver in drivers() {
         let reactors = play(settings(driver));
         let mut client = Client::connect(reactors.addresses[0]);
-        client.send("GET /ping HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\nGET /ping HTTP/1.1\r\nhost: t\r\n\r\n");
+        client.send(
+            "GET /ping HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\nGET /ping HTTP/1.1\r\nhost: t\r\n\r\n",
+        );
         assert_eq!(client.receive().unwrap().0, 200);
         assert!(client.ends());
         let mut client = Client::connect(reactors.addresses[0]);

@@ -64,10 +64,7 @@ pub fn ring<T: Send>(capacity: usize) -> (Writer<T>, Reader<T>) {
     let capacity = capacity.max(1).next_power_of_two();
     let cells = (0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
     let shared = Arc::new(Slots { head: Alone::default(), tail: Alone::default(), cells });
-    (
-        Writer { shared: shared.clone(), tail: 0, head_seen: 0 },
-        Reader { shared, head: 0, tail_seen: 0 },
-    )
+    (Writer { shared: shared.clone(), tail: 0, head_seen: 0 }, Reader { shared, head: 0, tail_seen: 0 })
 }
 
 impl<T: Send> Writer<T> {

@@ -209,11 +209,7 @@ fn bind(settings: &Settings) -> Result<Bound, StartError> {
 type Ready = mpsc::Sender<(usize, Result<Chosen, DriverError>)>;
 
 /// The life of a reactor's thread.
-fn live<S: Service>(
-    luggage: Luggage<S::Message>,
-    make: &dyn Fn(Seat<S::Message>) -> Rc<S>,
-    ready: &Ready,
-) {
+fn live<S: Service>(luggage: Luggage<S::Message>, make: &dyn Fn(Seat<S::Message>) -> Rc<S>, ready: &Ready) {
     let _guard = StopAll(luggage.shared.clone());
     let (id, driver) = (luggage.id, luggage.settings.driver);
     if let Some(cpu) = luggage.cpu

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::limits::ZMQ_SOCKETS_PER_CONTEXT;

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -31,6 +32,35 @@ fn silence_ends_a_connection() {
         eventually("only the last is open", || counters.connections_open.get() <= 1);
         assert_eq!(counters.connections_expired.get(), 3);
         assert!(deaf.receive().is_err(), "its answer was cut");
+    }
+}
+
+#[test]
+fn a_request_that_trickles_for_ever_ends_its_connection() {
+    for driver in drivers() {
+        let reactors = play(Settings { request: Duration::from_millis(300), ..settings(driver) });
+        let address = reactors.addresses[0];
+        // Never silent for long, never whole.
+        let mut trickle = Client::connect(address);
+        let mut sender = trickle.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            let begun = sender.write_all(b"GET /");
+            begun.unwrap();
+            while sender.write_all(b"a").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        // Many requests of its own time each.
+        let mut busy = Client::connect(address);
+        for _ in 0..20 {
+            busy.send("GET /pi");
+            std::thread::sleep(Duration::from_millis(30));
+            busy.send("ng HTTP/1.1\r\nhost: t\r\n\r\n");
+            assert_eq!(busy.receive().unwrap().0, 200);
+        }
+        assert!(trickle.ends());
+        sending.join().unwrap();
+        assert_eq!(reactors.counters[0].connections_expired.get(), 1);
     }
 }
 

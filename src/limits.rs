@@ -17,6 +17,11 @@ pub const HTTP_CONNECTIONS: usize = 4096;
 /// Default for how long a connection may stay silent, seconds.
 pub const HTTP_IDLE_SECONDS: u64 = 75;
 
+/// Longest value of a name, salt or list of names in a request body, bytes of JSON.
+pub const BODY_FIELD_BYTES: usize = 4 * 1024;
+/// Longest `extra_keys` of a query, bytes of JSON.
+pub const BODY_EXTRA_KEYS_BYTES: usize = 4 * 1024 * 1024;
+
 /// Largest ZMQ message, bytes; libzmq drops the connection of a publisher that sends more.
 pub const ZMQ_MESSAGE_BYTES: i64 = 64 * 1024 * 1024;
 /// Default receive high-water mark of a subscription, messages.

@@ -1,1 +1,3 @@
-//! (room under construction)
+//! The Conductor's HTTP contract.
+
+pub mod body;

@@ -1,0 +1,214 @@
+//! `POST /query` and `POST /query_by_hash`: the prompt goes straight into vectors that are used again.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{BadRequest, Field, Slot};
+use crate::http::object::Members;
+use crate::http::tokens::{self, What};
+use crate::limits;
+
+/// Which adapter a query is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lora {
+    /// The base model.
+    Base,
+    /// The adapter of this name.
+    Name(String),
+    /// The adapter of this number, which older engines send.
+    Id(i64),
+}
+
+/// Which vector holds the prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    /// Token ids.
+    Tokens,
+    /// Rolling sequence hashes, one a block.
+    Hashes,
+}
+
+/// A query but for its prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryBody {
+    /// Model, not empty.
+    pub model: String,
+    /// Adapter.
+    pub lora: Lora,
+    /// Tenant, `default` when not given.
+    pub tenant: String,
+    /// The one instance to answer for; none is all of the tenant. Empty text is a name like any other.
+    pub instance_id: Option<String>,
+    /// Tokens in a block, 1 to [`limits::BLOCK_TOKENS`].
+    pub block_size: u32,
+    /// Salt of either namespace, see the semantics of a query.
+    pub cache_salt: Option<String>,
+    /// Namespace of the hashes.
+    pub additional_salt: Option<String>,
+    /// Media to consider, as the client spells them; none is all.
+    pub media: Option<Vec<String>>,
+    /// The client wants the long answer.
+    pub detail: bool,
+    /// Extra keys of each block.
+    pub extra_keys: Option<Value>,
+    /// Where the prompt is.
+    pub prompt: Prompt,
+}
+
+/// Reads a query. Its tokens go into `tokens`, its hashes into `hashes`; both are cleared before.
+///
+/// `by_hash` says which of the two the path requires.
+pub fn parse_query(
+    body: &[u8],
+    by_hash: bool,
+    tokens: &mut Vec<u32>,
+    hashes: &mut Vec<u64>,
+) -> Result<QueryBody, BadRequest> {
+    tokens.clear();
+    hashes.clear();
+    let mut members = Members::new(body)?;
+    let mut draft = Draft::default();
+    while let Some(key) = members.key()? {
+        match &*key {
+            "token_ids" => {
+                let expected = "an unsigned 32-bit integer";
+                array(&key, &mut members, &mut draft.has_tokens, expected, |json| {
+                    tokens::parse(json, tokens)
+                })?;
+            }
+            "seq_hashes" | "block_hash" | "block_hashes" => {
+                let expected = "a 64-bit integer or a string of one";
+                array(&key, &mut members, &mut draft.has_hashes, expected, |json| {
+                    tokens::parse_hashes(json, hashes)
+                })?;
+            }
+            _ => draft.read(&key, &mut members)?,
+        }
+    }
+    draft.finish(by_hash)
+}
+
+/// `medium`: one name or a list.
+#[derive(Deserialize, PartialEq)]
+#[serde(untagged)]
+enum Media {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Field for Media {
+    const EXPECTED: &'static str = "expected a string or a list of strings";
+}
+
+impl Field for Value {
+    const EXPECTED: &'static str = "expected JSON that is less deep";
+    const BYTES: usize = limits::BODY_EXTRA_KEYS_BYTES;
+}
+
+/// A query whose members are being read.
+#[derive(Default)]
+struct Draft {
+    model: Slot<String>,
+    lora_name: Slot<String>,
+    lora_id: Slot<i64>,
+    tenant_id: Slot<String>,
+    instance_id: Slot<String>,
+    block_size: Slot<u32>,
+    cache_salt: Slot<String>,
+    additional_salt: Slot<String>,
+    medium: Slot<Media>,
+    detail: Slot<bool>,
+    extra_keys: Slot<Value>,
+    has_tokens: bool,
+    has_hashes: bool,
+}
+
+impl Draft {
+    fn read(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest> {
+        match key {
+            "model" | "model_name" | "modelname" => self.model.read(key, members),
+            "lora_name" => self.lora_name.read(key, members),
+            "lora_id" => self.lora_id.read(key, members),
+            "tenant_id" => self.tenant_id.read(key, members),
+            "instance_id" => self.instance_id.read(key, members),
+            "block_size" => self.block_size.read(key, members),
+            "cache_salt" => self.cache_salt.read(key, members),
+            "additional_salt" | "additionalsalt" => self.additional_salt.read(key, members),
+            "medium" => self.medium.read(key, members),
+            "detail" => self.detail.read(key, members),
+            "extra_keys" => self.extra_keys.read(key, members),
+            _ => Ok(members.value().map(drop)?),
+        }
+    }
+
+    fn finish(self, by_hash: bool) -> Result<QueryBody, BadRequest> {
+        let prompt = match (by_hash, self.has_tokens, self.has_hashes) {
+            (_, true, true) => return Err(BadRequest::new("token_ids", "not together with seq_hashes")),
+            (false, true, false) => Prompt::Tokens,
+            (true, false, true) => Prompt::Hashes,
+            (false, false, _) => return Err(BadRequest::new("token_ids", "required")),
+            (true, _, false) => return Err(BadRequest::new("seq_hashes", "required")),
+        };
+        let lora = match (self.lora_name.filled(), self.lora_id.0) {
+            (Some(_), Some(_)) => return Err(BadRequest::new("lora_id", "not together with lora_name")),
+            (Some(name), None) => Lora::Name(name),
+            (None, Some(id)) => Lora::Id(id),
+            (None, None) => Lora::Base,
+        };
+        let media = match self.medium.0 {
+            None => Vec::new(),
+            Some(Media::One(medium)) => vec![medium],
+            Some(Media::Many(media)) => media,
+        };
+        Ok(QueryBody {
+            model: self.model.named("model")?,
+            lora,
+            tenant: self.tenant_id.tenant(),
+            instance_id: self.instance_id.0,
+            block_size: self.block_size.block_size()?,
+            cache_salt: self.cache_salt.filled(),
+            additional_salt: self.additional_salt.filled(),
+            // no name at all, or only an empty one, restricts nothing
+            media: Some(media).filter(|media| media.iter().any(|medium| !medium.is_empty())),
+            detail: self.detail.0.unwrap_or(false),
+            extra_keys: self.extra_keys.0,
+            prompt,
+        })
+    }
+}
+
+/// Reads the array of `key` with `parse`, unless it is `null`; `given` says whether there was one before.
+fn array(
+    key: &str,
+    members: &mut Members<'_>,
+    given: &mut bool,
+    expected: &str,
+    parse: impl FnOnce(&[u8]) -> Result<usize, tokens::Error>,
+) -> Result<(), BadRequest> {
+    let json = members.rest();
+    if json.starts_with(b"n") {
+        members.value()?;
+        return Ok(());
+    }
+    if std::mem::replace(given, true) {
+        return Err(BadRequest::new(key.to_owned(), "given twice"));
+    }
+    let error = match parse(json) {
+        Ok(taken) => {
+            members.skip(taken);
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    Err(match error.what {
+        What::NotAnArray => {
+            BadRequest::new(key.to_owned(), format!("expected an array, each element {expected}"))
+        }
+        What::NotAnInteger => {
+            BadRequest::new(format!("{key}[{}]", error.index), format!("expected {expected}"))
+        }
+        What::NoSeparator | What::Unfinished => {
+            members.invalid_at(error.offset, "expected `,` or `]`").into()
+        }
+    })
+}

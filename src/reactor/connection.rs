@@ -105,6 +105,7 @@ impl<S: Service> Connection<S> {
                     return Next::Close;
                 }
                 Step::Request(mut request) => {
+                    self.begun = None;
                     // A reactor that stops says so with its last answers.
                     request.keep_alive &= !self.room.shared.stopping();
                     self.room.service.clone().answer(&request, &mut self.out).await;

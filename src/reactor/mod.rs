@@ -5,7 +5,7 @@
 //!
 //! | File | What stands there |
 //! |---|---|
-//! | [`start`] | threads, cores, start-up and the handle of the control thread |
+//! | [`mod@start`] | threads, cores, start-up and the handle of the control thread |
 //! | `listen`, `accept` | sockets to accept on, and accepting |
 //! | `connection`, `connections` | one client; all clients of a reactor, their deadlines |
 //! | `pump` | messages from other reactors, yields, the end of a turn |

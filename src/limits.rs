@@ -85,7 +85,7 @@ pub const REFUSED_CONNECTIONS: usize = 64;
 pub const LINGER_MILLIS: u64 = 1000;
 /// What a client may still send after it was told to go, bytes.
 pub const LINGER_BYTES: usize = 1 << 20;
-/// Longest time from the first byte of a request to its last, seconds.
+/// Default for the longest time from the first byte of a request to its last, seconds.
 pub const HTTP_REQUEST_SECONDS: u64 = 300;
 /// Pipelined answers are written together up to about this size, bytes.
 pub const HTTP_WRITE_BYTES: usize = 256 * 1024;

@@ -3,7 +3,6 @@
 use super::question::Question;
 use crate::daemon::view::{Entry, View};
 use crate::http::response::json_string;
-use crate::index::answer::Answer;
 use crate::index::hash::Path;
 use crate::index::shard::Shard;
 use crate::index::walk::Filter;
@@ -149,7 +148,7 @@ impl Writer<'_> {
         member(out, ",\"GPU\":", tokens(answer.on(hit, 0)));
         out.extend_from_slice(b",\"DP\":{");
         let start = out.len();
-        let mut rank = |out: &mut Vec<u8>, rank: u32, blocks: u32| {
+        let rank = |out: &mut Vec<u8>, rank: u32, blocks: u32| {
             comma(out, start);
             out.push(b'"');
             number(out, u64::from(rank));

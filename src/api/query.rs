@@ -52,7 +52,7 @@ async fn answer(
     let question = Question::new(body, blocks).map_err(bad)?;
     let mut path = match prompt {
         Prompt::Tokens => Path::of_tokens(&scratch.tokens, &extra, block_size, seed, &mut scratch.hashes),
-        Prompt::Hashes => Path::of_hashes(&mut scratch.hashes),
+        Prompt::Hashes => Path::of_hashes(&scratch.hashes),
     };
     let mark = response::begin(out, 200, response::JSON, request.keep_alive, request.http_10);
     let open = out.len();
@@ -61,25 +61,20 @@ async fn answer(
     out.extend_from_slice(b":{");
     let members = out.len();
     let me = daemon.seat.id;
-    let others = asked & !(1 << me);
-    let question = if others == 0 {
+    let (here, job);
+    let question = if asked & !(1 << me) == 0 {
+        here = question;
         if asked != 0 {
-            fragment(&mut daemon.shard.borrow_mut(), &view, me, &question, &mut path, &**daemon, out);
+            fragment(&mut daemon.shard.borrow_mut(), &view, me, &here, &mut path, &**daemon, out);
         }
-        question
+        &here
     } else {
         path.first(blocks);
-        let job = Arc::new(Job { question, hashes: std::mem::take(&mut scratch.hashes) });
+        job = Arc::new(Job { question, hashes: std::mem::take(&mut scratch.hashes) });
         ask_others(daemon, &job, asked, members, out).await?;
-        match Arc::try_unwrap(job) {
-            Ok(job) => {
-                scratch.hashes = job.hashes;
-                job.question
-            }
-            Err(job) => Question { contexts: job.question.contexts.clone(), instance: job.question.instance.clone(), media: None, detail: false, blocks },
-        }
+        &job.question
     };
-    fill_in(&view, &question, asked, members, out);
+    fill_in(&view, question, asked, members, out);
     if out.len() == members {
         out.truncate(open);
         out.extend_from_slice(b"{}");
@@ -141,8 +136,7 @@ async fn ask_others(
 /// This reactor's part of an answer, appended to `out`.
 pub fn answer_here(daemon: &Rc<Daemon>, job: &Job, out: &mut Vec<u8>) {
     let view = daemon.view();
-    let mut hashes = job.hashes.clone();
-    let mut path = Path::of_hashes(&mut hashes);
+    let mut path = Path::of_hashes(&job.hashes);
     fragment(&mut daemon.shard.borrow_mut(), &view, daemon.seat.id, &job.question, &mut path, &**daemon, out);
 }
 

@@ -331,6 +331,28 @@ impl Shard {
         self.contexts.all().map(|context| (context.key.as_ref(), context.held))
     }
 
+    /// For every context and instance that holds blocks there, at most `limit` mappings from engine hash to
+    /// rolling hash; contexts where nobody holds anything come with their registrations.
+    pub fn mappings(&self, limit: usize) -> Vec<(Arc<ContextKey>, String, Vec<(u64, u64)>)> {
+        let mut found: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
+        for publisher in self.publishers.iter().flatten() {
+            found.entry((publisher.base, publisher.instance)).or_default();
+            for segment in 0..publisher.names.segments() {
+                for (name, place) in publisher.names.held(segment) {
+                    let context = self.runs.get(place.run).context;
+                    let mappings = found.entry((context, publisher.instance)).or_default();
+                    if mappings.len() < limit {
+                        mappings.push((name, self.runs.hash(place)));
+                    }
+                }
+            }
+        }
+        let named = |((context, instance), mappings): ((u32, u32), Vec<(u64, u64)>)| {
+            (self.contexts.get(context).key.clone(), self.instance_name(instance).to_owned(), mappings)
+        };
+        found.into_iter().map(named).collect()
+    }
+
     /// Heap bytes of the index: runs, covers, tables, names, orphans.
     pub fn owned_bytes(&self) -> usize {
         let leaving = self.leaving.iter();

@@ -37,15 +37,15 @@ const LOOK: Duration = Duration::from_millis(500);
 /// address cannot be bound, 70 where a reactor failed.
 ///
 /// The caller has parsed and checked the settings and has set up the log.
-pub fn run(settings: Settings) -> ExitCode {
+pub fn run(settings: &Settings) -> ExitCode {
     // registered before anything listens, so that an early signal is an orderly stop too
     let (told, signals) = mpsc::channel();
     if let Err(error) = watch_signals(told) {
         tracing::error!(%error, "cannot wait for signals");
         return ExitCode::from(exit::INTERNAL);
     }
-    match start(&settings) {
-        Ok((reactors, directory)) => match serve(&settings, reactors, &directory, &signals) {
+    match start(settings) {
+        Ok((reactors, directory)) => match serve(settings, reactors, &directory, &signals) {
             Ok(()) => ExitCode::SUCCESS,
             Err(reason) => {
                 tracing::error!("{reason}");
@@ -77,7 +77,8 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
     };
     let reactors = reactor::start(reactor_settings(settings, count)?, move |seat| Daemon::new(seat, &setup))
         .map_err(|error| {
-            let code = if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
+            let code =
+                if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
             (code, error.to_string())
         })?;
     let _ = directory.counters.set(reactors.counters.clone());

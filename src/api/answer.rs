@@ -63,9 +63,10 @@ pub fn fragment(
     out: &mut Vec<u8>,
 ) {
     let contexts: Vec<u32> = question.contexts.iter().filter_map(|key| shard.find_context(key)).collect();
-    let media = question.media.as_ref().map_or(u64::MAX, |media| {
-        shard.media_set(|medium| media.iter().any(|asked| asked.admits(medium)))
-    });
+    let media = question
+        .media
+        .as_ref()
+        .map_or(u64::MAX, |media| shard.media_set(|medium| media.iter().any(|asked| asked.admits(medium))));
     let instance = match &question.instance {
         None => None,
         Some(name) => match shard.find_instance(name) {
@@ -184,7 +185,9 @@ impl Writer<'_> {
         detail: &impl Detail,
     ) {
         self.out.extend_from_slice(b",\"prefix\":{");
-        if longest > 0 && let Some(number) = number {
+        if longest > 0
+            && let Some(number) = number
+        {
             self.prefix(shard, number, path);
         }
         self.out.extend_from_slice(b"},\"streams\":");

@@ -70,13 +70,18 @@ const STREAM: [OfStream; 19] = [
         &s.publisher.unknown_removals
     }),
     ("stream_orphans", "gauge", "Blocks that wait for their parent.", |s| &s.publisher.orphans),
-    ("stream_orphans_adopted_total", "counter", "Orphans whose parent came.", |s| &s.publisher.orphans_adopted),
+    ("stream_orphans_adopted_total", "counter", "Orphans whose parent came.", |s| {
+        &s.publisher.orphans_adopted
+    }),
     ("stream_orphans_dropped_total", "counter", "Orphans dropped at the bound.", |s| {
         &s.publisher.orphans_dropped
     }),
-    ("stream_envelope_disagreements_total", "counter", "Envelopes that disagree with the registration.", |s| {
-        &s.publisher.envelope_disagreements
-    }),
+    (
+        "stream_envelope_disagreements_total",
+        "counter",
+        "Envelopes that disagree with the registration.",
+        |s| &s.publisher.envelope_disagreements,
+    ),
     ("stream_depth_disagreements_total", "counter", "Removals whose depth is not the known one.", |s| {
         &s.publisher.depth_disagreements
     }),

@@ -177,7 +177,8 @@ impl Detail for Daemon {
     fn why(&self, shard: &Shard, question: &Question, instance: &str) -> &'static str {
         let key = &question.contexts[0];
         let registered = self.streams.of_instance(instance);
-        let of_tenant: Vec<_> = registered.iter().filter(|listing| listing.key.tenant == key.tenant).collect();
+        let of_tenant: Vec<_> =
+            registered.iter().filter(|listing| listing.key.tenant == key.tenant).collect();
         let held = |wanted: &dyn Fn(&crate::index::context::ContextKey) -> bool| {
             shard.context_keys().any(|(other, held)| held > 0 && other.tenant == key.tenant && wanted(other))
         };
@@ -196,7 +197,7 @@ impl Detail for Daemon {
             "no_events_yet"
         } else if key.lora != Lora::Base && !held(&|other| other.lora == key.lora) {
             "unknown_lora"
-        } else if !(key.additional_salt.is_empty() && key.cache_salt.is_empty())
+        } else if salts(key) != ("", "")
             && !held(&|other| question.contexts.iter().any(|asked| salts(asked) == salts(other)))
         {
             "unknown_salt"

@@ -45,8 +45,7 @@ impl Question {
                 names
                     .iter()
                     .map(|name| {
-                        Asked::from_query(name)
-                            .ok_or_else(|| format!("medium: {name:?} names no medium"))
+                        Asked::from_query(name).ok_or_else(|| format!("medium: {name:?} names no medium"))
                     })
                     .collect::<Result<_, _>>()?,
             ),

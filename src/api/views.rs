@@ -115,13 +115,11 @@ pub async fn global_view(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut V
     };
     let mut pending = Vec::with_capacity(daemon.seat.reactors);
     for reactor in 0..daemon.seat.reactors {
-        match daemon.request(reactor, |ticket| Message::Dump { ticket, limit }) {
-            Some(reply) => pending.push(reply),
-            None => {
-                let busy = "the reactors are too busy";
-                return response::error(out, 503, busy, request.keep_alive, request.http_10);
-            }
-        }
+        let Some(reply) = daemon.request(reactor, |ticket| Message::Dump { ticket, limit }) else {
+            let busy = "the reactors are too busy";
+            return response::error(out, 503, busy, request.keep_alive, request.http_10);
+        };
+        pending.push(reply);
     }
     let (mut contexts, mut maps) = (Vec::new(), Vec::new());
     for reply in pending {
@@ -148,10 +146,10 @@ pub fn dump_here(shard: &Shard, limit: usize, out: &mut Vec<u8>) {
     let parts: Vec<Value> = shard
         .mappings(limit)
         .into_iter()
-        .map(|(key, instance, mappings)| {
+        .map(|part| {
             let map: Map<String, Value> =
-                mappings.into_iter().map(|(name, hash)| (name.to_string(), hash.into())).collect();
-            json!({ "context": context(&key, &instance), "hashmap": map })
+                part.mappings.into_iter().map(|(name, hash)| (name.to_string(), hash.into())).collect();
+            json!({ "context": context(&part.context, &part.instance), "hashmap": map })
         })
         .collect();
     out.extend_from_slice(Value::Array(parts).to_string().as_bytes());

@@ -217,7 +217,8 @@ impl Directory {
     /// Takes out every registration that `matches`.
     pub fn unregister(&self, instance: &str, matches: impl Fn(&Listing) -> bool) -> Vec<Arc<Listing>> {
         let mut books = self.books();
-        let from = Key { instance: instance.to_owned(), tenant: String::new(), rank: 0, class: Class::Engine };
+        let from =
+            Key { instance: instance.to_owned(), tenant: String::new(), rank: 0, class: Class::Engine };
         let gone: Vec<Arc<Listing>> = books
             .publishers
             .range(from..)

@@ -192,18 +192,23 @@ impl Daemon {
         let load = self.directory.loads[self.seat.id].clone();
         let mut before = 0;
         while !self.seat.stopping.is_set() {
-            let shard = self.shard.borrow();
-            let (runs, contexts) = shard.sizes();
-            load.bytes.set(shard.owned_bytes() as u64);
-            load.runs.set(runs as u64);
-            load.contexts.set(contexts as u64);
-            load.blocks.set(shard.context_keys().map(|(_, held)| held).sum());
-            drop(shard);
+            self.weigh(&load);
             let events = self.streams.events.get();
             load.rate.set(events.saturating_sub(before));
             before = events;
             self.seat.stopping.wait_at_most(rt::sleep(STOCK)).await;
         }
+    }
+}
+
+impl Daemon {
+    fn weigh(&self, load: &directory::Load) {
+        let shard = self.shard.borrow();
+        let (runs, contexts) = shard.sizes();
+        load.bytes.set(shard.owned_bytes() as u64);
+        load.runs.set(runs as u64);
+        load.contexts.set(contexts as u64);
+        load.blocks.set(shard.context_keys().map(|(_, held)| held).sum());
     }
 }
 

@@ -128,8 +128,11 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
     let local = Rc::new(Local { listing: listing.clone(), number, gone: Cell::new(false) });
     streams.publishers.borrow_mut().insert(listing.id, (endpoint.clone(), local.clone()));
     let socket = known.unwrap_or_else(|| {
-        let socket =
-            Rc::new(Socket { publishers: RefCell::default(), close: Signal::new(), task: RefCell::default() });
+        let socket = Rc::new(Socket {
+            publishers: RefCell::default(),
+            close: Signal::new(),
+            task: RefCell::default(),
+        });
         streams.sockets.borrow_mut().insert(endpoint, socket.clone());
         socket
     });
@@ -180,7 +183,9 @@ async fn take(daemon: &Rc<Daemon>, socket: &Socket, frames: &[zmq::Message]) {
             let sequence = u64::from_be_bytes(sequence[..].try_into().unwrap_or_default());
             if sequence == END_OF_REPLAY {
                 if !payload.is_empty() {
-                    publishers.iter().for_each(|local| local.listing.stats.malformed.add(1));
+                    for local in &publishers {
+                        local.listing.stats.malformed.add(1);
+                    }
                 }
                 return;
             }
@@ -220,8 +225,7 @@ async fn apply(daemon: &Rc<Daemon>, publishers: &[Rc<Local>], payload: &[u8], ba
         let mut cursor = Cursor::default();
         // the number may belong to somebody else once this publisher is gone
         while !local.gone.get() {
-            let done =
-                daemon.shard.borrow_mut().apply(local.number, payload, batch, &mut cursor, APPLY_STEP);
+            let done = daemon.shard.borrow_mut().apply(local.number, payload, batch, &mut cursor, APPLY_STEP);
             daemon.seat.ingest.spend(if done { COST_BLOCK } else { COST_BLOCK * APPLY_STEP as u32 }).await;
             if done {
                 break;

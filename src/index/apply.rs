@@ -6,7 +6,7 @@
 
 use super::context::{ContextKey, Lora};
 use super::orphan::Orphan;
-use super::place::{Chain, Locals, NameSource};
+use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::publisher::{Class, Publisher, Scope};
 use super::run::Place;
 use super::shard::{Ledger, Shard, base_key};
@@ -14,7 +14,6 @@ use super::table::mix;
 use crate::event::extra::{self, Context as ExtraContext};
 use crate::event::{Batch, Clear, Envelope, Event, Remove, Skip, Slice, Span, Store, medium};
 use hashbrown::HashTable;
-use std::sync::Arc;
 
 /// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
 const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
@@ -46,16 +45,9 @@ pub(super) enum Work {
     /// Place blocks one behind the other, from tokens.
     Chain(Chain),
     /// Place blocks by their standard hashes alone.
-    ByHash {
-        names: Slice,
-        lane: u8,
-        key: Arc<ContextKey>,
-        parent: Option<u64>,
-        at: usize,
-        previous: Option<Place>,
-    },
+    ByHash(ByHash),
     /// Blocks that have a name already now also live on another lane.
-    Placeholder { names: Slice, lane: u8, at: usize, unknown: bool },
+    Placeholder(Placeholder),
     /// One copy less each.
     Remove { names: Slice, remaining: Option<Slice>, lanes: Lanes, at: usize },
     /// No copies any more.
@@ -233,11 +225,8 @@ impl Shard {
         let Reading { payload, batch } = reading;
         let envelope = reading.envelope(store.envelope);
         let parent = match (store.parent, envelope) {
-            (Some(SGLANG_ROOT), _) => None,
-            (Some(parent), _) => Some(parent),
-            (None, None) => None,
-            (None, Some(envelope)) if envelope.base_block_idx == Some(0) => None,
-            (None, Some(_)) => return Err(Skip::NoPosition),
+            (None, Some(envelope)) if envelope.base_block_idx != Some(0) => return Err(Skip::NoPosition),
+            (parent, _) => parent.filter(|parent| *parent != SGLANG_ROOT),
         };
         let names = store.hashes.of(&batch.hashes);
         if parent.is_some_and(|parent| names.contains(&parent)) {
@@ -287,12 +276,12 @@ impl Shard {
         let all_known =
             || names.of(&reading.batch.hashes).iter().all(|name| publisher.names.place(*name).is_some());
         if !standard || envelope.is_none() && all_known() {
-            return Ok(Work::Placeholder { names, lane, at: 0, unknown: false });
+            return Ok(Work::Placeholder(Placeholder { names, lane, at: 0, unknown: false }));
         }
         let salt = reading.text(store.cache_salt);
         let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
         let key = self.contexts.get(context).key.clone();
-        Ok(Work::ByHash { names, lane, key, parent: store.parent, at: 0, previous: None })
+        Ok(Work::ByHash(ByHash { names, lane, key, parent: store.parent, at: 0, previous: None }))
     }
 
     /// The place that `parent` denotes; where it denotes several, the one in the context that the event names.
@@ -509,8 +498,8 @@ impl Shard {
     ) -> (Option<Work>, usize) {
         match work {
             Work::Chain(chain) => self.work_chain(publisher, reading, chain, announced, budget),
-            Work::ByHash { .. } => self.work_by_hash(publisher, reading, work, announced, budget),
-            Work::Placeholder { .. } => self.work_placeholder(publisher, reading, work, budget),
+            Work::ByHash(by_hash) => self.work_by_hash(publisher, reading, by_hash, announced, budget),
+            Work::Placeholder(placeholder) => self.work_placeholder(publisher, reading, placeholder, budget),
             Work::Remove { names, remaining, lanes, at } => {
                 let all = names.of(&reading.batch.hashes);
                 let until = all.len().min(at + budget);

@@ -7,6 +7,7 @@
 //! [`Context::find`]: super::context::Context::find
 
 use super::apply::{Reading, Work};
+use super::context::ContextKey;
 use super::cover::Stretch;
 use super::hash;
 use super::names::{Places, Stored};
@@ -14,6 +15,7 @@ use super::publisher::Publisher;
 use super::run::{Left, Place};
 use super::shard::{Ledger, Shard};
 use crate::event::{Batch, Skip, Slice};
+use std::sync::Arc;
 
 /// Names of a chain's blocks.
 pub(super) enum NameSource {
@@ -82,6 +84,25 @@ impl Chain {
     }
 }
 
+/// Blocks to be placed by their standard hashes alone.
+pub(super) struct ByHash {
+    pub(super) names: Slice,
+    pub(super) lane: u8,
+    /// The context; its number may change between two steps, while nothing is held there yet.
+    pub(super) key: Arc<ContextKey>,
+    pub(super) parent: Option<u64>,
+    pub(super) at: usize,
+    pub(super) previous: Option<Place>,
+}
+
+/// Blocks that have a name already and now also live on another lane.
+pub(super) struct Placeholder {
+    pub(super) names: Slice,
+    pub(super) lane: u8,
+    pub(super) at: usize,
+    pub(super) unknown: bool,
+}
+
 /// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
 struct Holding {
     lane: u8,
@@ -142,12 +163,11 @@ impl Shard {
         &mut self,
         publisher: &mut Publisher,
         reading: Reading<'_>,
-        work: Work,
+        mut work: ByHash,
         announced: &mut Vec<u64>,
         budget: usize,
     ) -> (Option<Work>, usize) {
-        let Work::ByHash { names, lane, key, parent, at, mut previous } = work else { return (None, 0) };
-        let context = match self.contexts.again(&key) {
+        let context = match self.contexts.again(&work.key) {
             Ok(context) => context,
             Err(reason) => {
                 publisher.stats.skipped[reason as usize].add(1);
@@ -156,56 +176,57 @@ impl Shard {
         };
         let runs = &self.runs;
         if !self.contexts.get_mut(context).build_places(budget, |run| runs.try_get(run)) {
-            return (Some(Work::ByHash { names, lane, key, parent, at, previous }), budget);
+            return (Some(Work::ByHash(work)), budget);
         }
-        if at == 0 {
-            previous = parent.and_then(|parent| self.contexts.get(context).find(parent));
+        if work.at == 0 {
+            work.previous = work.parent.and_then(|parent| self.contexts.get(context).find(parent));
         }
-        let all = names.of(&reading.batch.hashes);
-        let until = all.len().min(at + budget);
-        let mut holding = self.hold(publisher, lane, context);
-        for name in &all[at..until] {
-            let place = self.find_or_make(context, *name, previous, false);
+        let all = work.names.of(&reading.batch.hashes);
+        let until = all.len().min(work.at + budget);
+        let done = until - work.at;
+        let mut holding = self.hold(publisher, work.lane, context);
+        for name in &all[work.at..until] {
+            let place = self.find_or_make(context, *name, work.previous, false);
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
-                return (None, until - at);
+                return (None, done);
             }
-            previous = Some(place);
+            work.previous = Some(place);
             if publisher.orphans.await_parent(*name) {
                 announced.push(*name);
             }
         }
         self.settle_holding(publisher, &holding);
-        let more = until < all.len();
-        let work = Work::ByHash { names, lane, key, parent, at: until, previous };
-        (more.then_some(work), until - at)
+        work.at = until;
+        ((until < all.len()).then_some(Work::ByHash(work)), done)
     }
 
     pub(super) fn work_placeholder(
         &mut self,
         publisher: &mut Publisher,
         reading: Reading<'_>,
-        work: Work,
+        mut work: Placeholder,
         budget: usize,
     ) -> (Option<Work>, usize) {
-        let Work::Placeholder { names, lane, at, mut unknown } = work else { return (None, 0) };
-        let all = names.of(&reading.batch.hashes);
-        let until = all.len().min(at + budget);
+        let all = work.names.of(&reading.batch.hashes);
+        let until = all.len().min(work.at + budget);
+        let done = until - work.at;
         let mut places = std::mem::take(&mut self.apply.places);
-        for name in &all[at..until] {
+        for name in &all[work.at..until] {
             publisher.names.places(*name, &mut places);
-            unknown |= places.is_empty();
-            self.credit_everywhere(publisher, *name, lane, &places);
+            work.unknown |= places.is_empty();
+            self.credit_everywhere(publisher, *name, work.lane, &places);
         }
         self.apply.places = places;
         if until < all.len() {
-            return (Some(Work::Placeholder { names, lane, at: until, unknown }), until - at);
+            work.at = until;
+            return (Some(Work::Placeholder(work)), done);
         }
-        if unknown {
+        if work.unknown {
             publisher.stats.skipped[Skip::UnknownPlaceholder as usize].add(1);
         }
-        (None, until - at)
+        (None, done)
     }
 
     /// One copy of a name that stands at all these places.

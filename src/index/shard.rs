@@ -146,6 +146,16 @@ pub struct Instance {
     publishers: u32,
 }
 
+/// What one instance's publishers call their blocks in one context.
+pub struct Mappings {
+    /// The context.
+    pub context: Arc<ContextKey>,
+    /// The instance.
+    pub instance: String,
+    /// (engine hash, rolling hash).
+    pub mappings: Vec<(u64, u64)>,
+}
+
 /// A publisher that left, on the way out.
 struct Leaving {
     publisher: Box<Publisher>,
@@ -333,7 +343,7 @@ impl Shard {
 
     /// For every context and instance that holds blocks there, at most `limit` mappings from engine hash to
     /// rolling hash; contexts where nobody holds anything come with their registrations.
-    pub fn mappings(&self, limit: usize) -> Vec<(Arc<ContextKey>, String, Vec<(u64, u64)>)> {
+    pub fn mappings(&self, limit: usize) -> Vec<Mappings> {
         let mut found: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for publisher in self.publishers.iter().flatten() {
             found.entry((publisher.base, publisher.instance)).or_default();
@@ -347,8 +357,10 @@ impl Shard {
                 }
             }
         }
-        let named = |((context, instance), mappings): ((u32, u32), Vec<(u64, u64)>)| {
-            (self.contexts.get(context).key.clone(), self.instance_name(instance).to_owned(), mappings)
+        let named = |((context, instance), mappings): ((u32, u32), Vec<(u64, u64)>)| Mappings {
+            context: self.contexts.get(context).key.clone(),
+            instance: self.instance_name(instance).to_owned(),
+            mappings,
         };
         found.into_iter().map(named).collect()
     }

@@ -110,19 +110,19 @@ impl Engine {
 /// Takes turns: some lists side by side, one element each a round.
 pub fn side_by_side(lists: Vec<Vec<Payload>>) -> Vec<Payload> {
     let mut all = Vec::new();
-    let mut waiting = lists.into_iter();
-    let mut now: Vec<std::vec::IntoIter<Payload>> = Vec::new();
-    loop {
-        while now.len() < SIDE_BY_SIDE
-            && let Some(list) = waiting.next()
-        {
-            now.push(list.into_iter());
-        }
-        now.retain_mut(|list| list.next().map(|payload| all.push(payload)).is_some());
-        if now.is_empty() {
-            return all;
-        }
+    let mut waiting = lists.into_iter().map(Vec::into_iter);
+    let mut now: Vec<_> = waiting.by_ref().take(SIDE_BY_SIDE).collect();
+    while !now.is_empty() {
+        now.retain_mut(|list| match list.next() {
+            Some(payload) => {
+                all.push(payload);
+                true
+            }
+            None => false,
+        });
+        now.extend(waiting.by_ref().take(SIDE_BY_SIDE - now.len()));
     }
+    all
 }
 
 /// The texts of a fleet: `shared` prefixes of `prefix` blocks that every engine holds, and behind each of

@@ -189,13 +189,20 @@ pub fn registration(number: usize) -> Registration {
 impl Fleet {
     /// An empty shard with so many engines.
     pub fn new(engines: usize) -> Self {
-        let mut shard = Shard::new(DEFAULT_SEED);
-        let stats: Vec<_> = (0..engines).map(|_| Arc::new(PublisherStats::default())).collect();
-        let publishers = stats.iter().enumerate().map(|(number, stats)| {
-            shard.add_publisher(Arc::new(registration(number)), stats.clone()).expect("there is room")
-        });
-        let publishers = publishers.collect();
-        Self { shard, publishers, stats, batch: Batch::default() }
+        let shard = Shard::new(DEFAULT_SEED);
+        let mut fleet = Self { shard, publishers: Vec::new(), stats: Vec::new(), batch: Batch::default() };
+        fleet.register(engines);
+        fleet
+    }
+
+    /// So many engines more.
+    pub fn register(&mut self, engines: usize) {
+        for _ in 0..engines {
+            let (number, stats) = (self.publishers.len(), Arc::new(PublisherStats::default()));
+            let publisher = self.shard.add_publisher(Arc::new(registration(number)), stats.clone());
+            self.publishers.push(publisher.expect("there is room"));
+            self.stats.push(stats);
+        }
     }
 
     /// Decodes and applies payloads.

@@ -21,6 +21,8 @@ const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
 const ANCESTOR_STEPS: usize = 4096;
 /// Events of so few hashes are searched for repeats without a table.
 const FEW: usize = 24;
+/// Names looked up ahead of the event that uses the first of them.
+const WARM: usize = 64;
 
 /// Reused between events.
 #[derive(Default)]
@@ -35,9 +37,27 @@ pub(super) struct Scratch {
 #[derive(Default)]
 pub struct Cursor {
     event: usize,
+    /// Hashes of the batch whose names were looked up ahead.
+    warmed: usize,
     work: Option<Work>,
     /// Names announced, whose orphans may be adopted.
     pub(super) announced: Vec<u64>,
+}
+
+impl Cursor {
+    /// Looks up the names of an event, and of those behind it, unless that was done.
+    fn warm(&mut self, publisher: &Publisher, batch: &Batch, event: &Event) {
+        let hashes = match event {
+            Event::Store(store) => store.hashes,
+            Event::Remove(remove) => remove.hashes,
+            Event::Clear(_) => return,
+        };
+        let from = hashes.start as usize;
+        if from >= self.warmed {
+            self.warmed = batch.hashes.len().min(from + WARM);
+            publisher.names.warm(&batch.hashes[from..self.warmed]);
+        }
+    }
 }
 
 /// What an event asks for, once checked.
@@ -143,6 +163,7 @@ impl Shard {
                 let Some(event) = reading.batch.events.get(cursor.event) else { return true };
                 cursor.event += 1;
                 spent += 1;
+                cursor.warm(publisher, reading.batch, event);
                 match self.begin(publisher, reading, event) {
                     Ok(work) => cursor.work = work,
                     Err(reason) => publisher.stats.skipped[reason as usize].add(1),

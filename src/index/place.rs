@@ -133,7 +133,13 @@ impl Shard {
         for (at, name) in names[..until].iter().enumerate().skip(chain.at) {
             let local = chain.locals.local(reading.batch, at, self.seed);
             let seq = hash::next(chain.seq, local, self.seed);
-            let place = self.find_or_make(chain.context, seq, chain.previous, chain.seq.is_none());
+            let place = self.find_or_make(
+                chain.context,
+                seq,
+                chain.previous,
+                chain.seq.is_none(),
+                names.len() - at - 1,
+            );
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 failed = Some(reason);
                 break;
@@ -185,8 +191,8 @@ impl Shard {
         let until = all.len().min(work.at + budget);
         let done = until - work.at;
         let mut holding = self.hold(publisher, work.lane, context);
-        for name in &all[work.at..until] {
-            let place = self.find_or_make(context, *name, work.previous, false);
+        for (at, name) in all[..until].iter().enumerate().skip(work.at) {
+            let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
@@ -275,7 +281,15 @@ impl Shard {
         }
     }
 
-    fn find_or_make(&mut self, context: u32, seq: u64, previous: Option<Place>, root: bool) -> Place {
+    /// The place of block `seq` behind `previous`, which `more` blocks are likely to follow.
+    fn find_or_make(
+        &mut self,
+        context: u32,
+        seq: u64,
+        previous: Option<Place>,
+        root: bool,
+        more: usize,
+    ) -> Place {
         let mut append = None;
         if let Some(previous) = previous {
             let run = self.runs.get(previous.run);
@@ -306,12 +320,12 @@ impl Shard {
         // a parent in another context (a lie of a by-hash publisher) is no place to append to
         if let Some(previous) = append
             && self.runs.get(previous.run).context == context
-            && let Some(place) = self.runs.append(previous.run, seq)
+            && let Some(place) = self.runs.append(previous.run, seq, more)
         {
             known.appended(seq, place);
             return place;
         }
-        let place = self.runs.create(context, seq, previous, root);
+        let place = self.runs.create(context, seq, previous, root, more);
         known.head(seq, place);
         place
     }

@@ -2,7 +2,8 @@
 
 use super::context::{Context, ContextKey, Lora, Owner};
 use super::names::{Name, Places};
-use super::publisher::{Lane, Publisher, Registration};
+use super::publisher::{Books, Publisher, Registration};
+use super::resolve::Resolver;
 use super::run::{Left, Place, Runs};
 use crate::event::Skip;
 use crate::event::medium::Medium;
@@ -174,6 +175,7 @@ pub struct Shard {
     instance_numbers: HashMap<String, u32>,
     media: Vec<Medium>,
     leaving: VecDeque<Leaving>,
+    pub(super) resolver: Resolver,
     pub(super) walk: super::walk::Scratch,
     pub(super) apply: super::apply::Scratch,
 }
@@ -192,6 +194,7 @@ impl Shard {
             instance_numbers: HashMap::new(),
             media: vec![Medium::Gpu, Medium::Cpu, Medium::Disk, Medium::External],
             leaving: VecDeque::new(),
+            resolver: Resolver::default(),
             walk: super::walk::Scratch::default(),
             apply: super::apply::Scratch::default(),
         }
@@ -222,6 +225,7 @@ impl Shard {
     pub fn remove_publisher(&mut self, number: u32) {
         if let Some(mut publisher) = self.publishers[number as usize].take() {
             publisher.orphans = super::orphan::Orphans::default();
+            self.resolver.forget(number, |_| true);
             self.leaving.push_back(Leaving { publisher, segment: 0, names: Vec::new() });
         }
     }
@@ -230,8 +234,8 @@ impl Shard {
     pub fn purge(&mut self, budget: usize) -> bool {
         let mut done = 0;
         while let Some(mut leaving) = self.leaving.pop_front() {
-            let Publisher { names, lanes, stats, .. } = leaving.publisher.as_mut();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+            let (names, _, books) = leaving.publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
             while done < budget
                 && let Some(name) = leaving.names.pop()
             {
@@ -408,8 +412,7 @@ pub fn base_key(registration: &Registration) -> ContextKey {
 pub(super) struct Ledger<'a> {
     pub(super) runs: &'a mut Runs,
     pub(super) contexts: &'a mut Contexts,
-    pub(super) lanes: &'a mut [Lane],
-    pub(super) stats: &'a PublisherStats,
+    pub(super) books: Books<'a>,
 }
 
 impl Ledger<'_> {
@@ -423,13 +426,16 @@ impl Ledger<'_> {
 
 impl Places for Ledger<'_> {
     fn release(&mut self, place: Place, lane: u8) {
+        if let Some(base) = self.books.lanes[usize::from(lane)].base {
+            return self.release_part(place, lane, base);
+        }
         let number = self.runs.get(place.run).context;
-        let lane = &mut self.lanes[usize::from(lane)];
+        let lane = &mut self.books.lanes[usize::from(lane)];
         let Some(owner) = lane.owner(number) else { return };
         let context = self.contexts.get_mut(number);
         let instance = context.owners[owner as usize].as_ref().map_or(0, |owner| owner.instance);
         context.held -= 1;
-        self.stats.blocks_held.set(self.stats.blocks_held.get() - 1);
+        self.books.stats.blocks_held.set(self.books.stats.blocks_held.get() - 1);
         if let Some(last) = lane.lose(number) {
             self.contexts.remove_owner(number, last);
         }

@@ -52,7 +52,7 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 19] = [
+const STREAM: [OfStream; 22] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
@@ -75,6 +75,15 @@ const STREAM: [OfStream; 19] = [
     }),
     ("stream_orphans_dropped_total", "counter", "Orphans dropped at the bound.", |s| {
         &s.publisher.orphans_dropped
+    }),
+    ("stream_keys_waited_total", "counter", "Pool objects that waited for an engine's hash.", |s| {
+        &s.publisher.keys_waited
+    }),
+    ("stream_keys_resolved_total", "counter", "Pool objects located by an engine's hash.", |s| {
+        &s.publisher.keys_resolved
+    }),
+    ("stream_keys_dropped_total", "counter", "Pool objects dropped at the bound.", |s| {
+        &s.publisher.keys_dropped
     }),
     (
         "stream_envelope_disagreements_total",

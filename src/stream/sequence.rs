@@ -23,8 +23,12 @@ struct Ask {
     fresh: bool,
     /// Nothing goes on before the answer has shown that the life is the same.
     verify: bool,
-    /// What was held when it was sent may be of an older life: only what the answer has as well counts.
+    /// The answer began with what was applied last, or there was nothing.
+    proven: bool,
+    /// What was held when it was sent is rather of an older life: it goes, unless the answer has it as well.
     doubt: bool,
+    /// Something has gone so: what was held since may have to go as well, which only a further answer shows.
+    outlived: bool,
     /// It brought something new.
     progress: bool,
     latest: Option<u64>,
@@ -47,6 +51,8 @@ pub struct Tracker<M> {
     /// Requests of the present chain, and contradictions in a row.
     chain: u32,
     contradictions: u32,
+    /// The request before failed.
+    failing: bool,
     reconnected: bool,
     /// The publisher said that it has published nothing.
     empty: bool,
@@ -74,6 +80,7 @@ impl<M> Tracker<M> {
             ask: None,
             chain: 0,
             contradictions: 0,
+            failing: false,
             reconnected: false,
             empty: false,
             repeated: None,
@@ -180,12 +187,21 @@ impl<M> Tracker<M> {
         if self.incomplete() && self.again(now, out) {
             return self.tell(out);
         }
-        while self.held.front().is_some_and(|front| self.doubtful(front.sequence)) {
+        while ask.doubt && self.awaited() {
             self.outlive(out);
+        }
+        if self.awaited() {
+            self.mark(Reason::NotReplayed, ask.upto.unwrap_or(0));
+        }
+        if self.ask.is_some_and(|ask| ask.outlived) && !self.held.is_empty() {
+            self.ask(false, now, out);
+            self.doubt();
+            return self.tell(out);
         }
         self.ask = None;
         self.chain = 0;
         self.contradictions = 0;
+        self.failing = false;
         self.empty = ask.fresh && self.last.is_none() && self.held.is_empty();
         self.unproven(ask);
         self.settle(ask.upto, Reason::NotReplayed, now, out);
@@ -199,16 +215,19 @@ impl<M> Tracker<M> {
         if (self.incomplete() || self.last > self.heard) && self.again(now, out) {
             return self.tell(out);
         }
+        let awaited = self.unconfirmed();
         self.ask = None;
         self.chain = 0;
         self.unproven(ask);
-        if ask.doubt && !self.held.is_empty() {
+        if awaited {
             self.mark(Reason::ReplayFailed, self.heard.unwrap_or(0));
         }
         if let Some(last) = self.last.filter(|_| self.last > self.heard) {
             self.behind = Some(self.behind.unwrap_or(0).max(last.saturating_add(1)));
         }
-        self.settle(self.heard, Reason::ReplayFailed, now, out);
+        // Gaps that opened since the request get one of their own, but a dead endpoint is not waited for twice.
+        let upto = if mem::replace(&mut self.failing, true) { self.heard } else { ask.upto };
+        self.settle(upto, Reason::ReplayFailed, now, out);
         self.tell(out);
     }
 
@@ -302,7 +321,7 @@ impl<M> Tracker<M> {
     fn compare(&mut self, reply: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
         match (self.past.content(reply.sequence), &mut self.ask) {
             (Some(content), _) if content != reply.content => self.other_past(now, out),
-            (Some(_), Some(ask)) => ask.verify = false,
+            (Some(_), Some(ask)) => (ask.verify, ask.proven) = (false, true),
             _ => {}
         }
         self.surplus(reply, out);
@@ -310,8 +329,11 @@ impl<M> Tracker<M> {
 
     /// A reply above the last number.
     fn take(&mut self, reply: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
-        if let Some(ask) = self.ask {
-            self.unproven(ask);
+        if let Some(ask) = &mut self.ask
+            && !mem::replace(&mut ask.proven, true)
+        {
+            ask.verify = false;
+            self.mark(Reason::Unverified, self.last.unwrap_or(0));
         }
         loop {
             let (sequence, content) = (reply.sequence, reply.content);
@@ -328,15 +350,19 @@ impl<M> Tracker<M> {
                 self.outlive(out);
                 continue;
             }
-            let doubtful = number < sequence && self.doubtful(number);
-            if (doubtful || !self.follows(number)) && self.again(now, out) {
+            let passed = number < sequence;
+            if (passed || !self.follows(number)) && self.again(now, out) {
                 return self.surplus(reply, out);
             }
-            if doubtful {
+            if passed && self.ask.is_some_and(|ask| ask.doubt && Some(number) <= ask.upto) {
                 self.outlive(out);
                 continue;
             }
             self.lose(number, Reason::NotReplayed);
+            if passed {
+                // The answer passes over it, so nothing shows that both are of one life.
+                self.mark(Reason::NotReplayed, number);
+            }
             self.apply_front(out);
             if number == sequence {
                 return self.surplus(reply, out);
@@ -374,7 +400,7 @@ impl<M> Tracker<M> {
     fn settle(&mut self, upto: Option<u64>, why: Reason, now: Instant, out: &mut Vec<Action<M>>) {
         while let Some(front) = self.held.front() {
             let sequence = front.sequence;
-            if self.verifying() || self.doubtful(sequence) {
+            if self.verifying() || self.unconfirmed() {
                 return;
             }
             if !self.follows(sequence) {
@@ -399,7 +425,9 @@ impl<M> Tracker<M> {
             upto: self.held.back().map(|held| held.sequence),
             fresh: self.last.is_none(),
             verify,
+            proven: self.last.is_none(),
             doubt: false,
+            outlived: false,
             progress: false,
             latest: None,
             deadline: now + idle,
@@ -409,8 +437,7 @@ impl<M> Tracker<M> {
 
     /// Whether held messages still wait for something that the answer did not bring.
     fn incomplete(&self) -> bool {
-        let waits = |number| self.doubtful(number) || !self.follows(number);
-        self.held.front().is_some_and(|front| waits(front.sequence))
+        self.awaited() || self.held.front().is_some_and(|front| !self.follows(front.sequence))
     }
 
     /// Asks for the rest of an answer that brought something and then left something out: publishers drop
@@ -444,11 +471,12 @@ impl<M> Tracker<M> {
 
     /// Believes what is held, whatever is missing.
     fn yield_to_live(&mut self, why: Reason, now: Instant, out: &mut Vec<Action<M>>) {
+        let awaited = self.unconfirmed();
         if let Some(ask) = self.ask.take() {
             self.unproven(ask);
-            if ask.doubt {
-                self.mark(why, self.heard.unwrap_or(0));
-            }
+        }
+        if awaited {
+            self.mark(why, self.heard.unwrap_or(0));
         }
         self.chain = 0;
         if why == Reason::Contradiction {
@@ -464,15 +492,24 @@ impl<M> Tracker<M> {
         }
     }
 
-    /// Whether a held message waits for an answer to have it as well.
-    fn doubtful(&self, number: u64) -> bool {
-        self.ask.is_some_and(|ask| ask.doubt && Some(number) <= ask.upto)
+    /// The first held message, while it waits for the answer to have it as well: it was there before the
+    /// answer was given, so an answer of the same life has it.
+    fn awaited(&self) -> bool {
+        self.held.front().zip(self.ask).is_some_and(|(front, ask)| Some(front.sequence) <= ask.upto)
+    }
+
+    /// Whether something is held of which only an answer can show that it is of the present life.
+    fn unconfirmed(&self) -> bool {
+        self.awaited() || !self.held.is_empty() && self.ask.is_some_and(|ask| ask.outlived)
     }
 
     /// The first held message was there before the answer was given, and the answer does not have it: the
     /// life that it belongs to is over.
     fn outlive(&mut self, out: &mut Vec<Action<M>>) {
         self.counts.outlived += 1;
+        if let Some(ask) = &mut self.ask {
+            ask.outlived = true;
+        }
         let front = self.pop();
         out.extend(front.map(|front| Action::Drop(front.message)));
         if self.held.is_empty() {
@@ -484,9 +521,6 @@ impl<M> Tracker<M> {
     fn unproven(&mut self, ask: Ask) {
         if ask.verify {
             self.mark(Reason::Unverified, self.last.unwrap_or(0));
-            if let Some(ask) = &mut self.ask {
-                ask.verify = false;
-            }
         }
     }
 

@@ -226,8 +226,12 @@ impl Simulation {
 
     fn serve(&mut self, fault: Fault) {
         let Some((ticket, from)) = self.request.take() else { return };
-        let mut replies: VecDeque<_> =
-            self.ring.iter().filter(|batch| batch.sequence >= from).map(|&batch| Reply::Batch(batch)).collect();
+        let mut replies: VecDeque<_> = self
+            .ring
+            .iter()
+            .filter(|batch| batch.sequence >= from)
+            .map(|&batch| Reply::Batch(batch))
+            .collect();
         self.clean &= matches!(fault, Fault::None | Fault::Twice);
         match fault {
             Fault::None => replies.push_back(Reply::End),

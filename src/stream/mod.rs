@@ -13,7 +13,9 @@
 pub mod contexts;
 pub mod endpoint;
 pub mod past;
+pub mod replay;
 pub mod sequence;
 pub mod stats;
 pub mod subscription;
+pub mod topics;
 pub mod trust;

@@ -104,18 +104,16 @@ impl Replay {
         let latest = Cell::new(Instant::now());
         let malformed = &mut self.malformed;
         let receive = async {
-            let each = async |frames: &[zmq::Message]| {
-                match parse(frames) {
-                    _ if done.is_set() => {}
-                    Some(Reply::Batch { topic, sequence, payload }) => {
-                        if !on(topic, sequence, payload).await {
-                            end(Ended::Enough);
-                        }
-                        latest.set(Instant::now());
+            let each = async |frames: &[zmq::Message]| match parse(frames) {
+                _ if done.is_set() => {}
+                Some(Reply::Batch { topic, sequence, payload }) => {
+                    if !on(topic, sequence, payload).await {
+                        end(Ended::Enough);
                     }
-                    Some(Reply::End) => end(Ended::Complete),
-                    None => *malformed += 1,
+                    latest.set(Instant::now());
                 }
+                Some(Reply::End) => end(Ended::Complete),
+                None => *malformed += 1,
             };
             if let Err(error) = self.inbox.drain(turn, &done, each).await {
                 end(Ended::Failed(error));

@@ -109,7 +109,7 @@ impl<M> Topics<M> {
         Some(index)
     }
 
-    /// A reply came to the request `ticket`. `None` when no more of its answer is wanted.
+    /// A reply came to the request `ticket`. Whether more of the answer is wanted says [`Self::wants`].
     pub fn replayed(
         &mut self,
         ticket: u64,
@@ -131,9 +131,13 @@ impl<M> Topics<M> {
                 return Some(asking.stream);
             }
         }
-        let more =
-            self.on(asking.stream, now, out, |stream, out| stream.tracker.replayed(reply, now, out));
-        more.then_some(asking.stream)
+        self.on(asking.stream, now, out, |stream, out| stream.tracker.replayed(reply, now, out));
+        Some(asking.stream)
+    }
+
+    /// Whether the answer to `ticket` is still wanted.
+    pub fn wants(&self, ticket: u64) -> bool {
+        self.asking.is_some_and(|asking| asking.ticket == ticket)
     }
 
     /// The answer to `ticket` is complete.

@@ -260,6 +260,30 @@ fn partial_ends_with_a_clear_behind_all_that_is_missing() {
 }
 
 #[test]
+fn what_a_replay_only_hints_at_is_partial_until_live_gets_there() {
+    // An answer without end may be one without its rest.
+    let mut stream = Stream::new(true);
+    stream.replies(0..3).wait().replies([2]).wait().is(partial(Reason::Behind), 0..3);
+    stream.live([2]).is(partial(Reason::Behind), 0..3);
+    stream.live([3]).is(LIVE, 0..4);
+    // A reply beyond the subscription, and nothing of what lies between.
+    let mut stream = Stream::asked_in_vain();
+    stream.live([0, 2]).replies([0, 1, 2, 5]).end().is(partial(Reason::Behind), 0..3);
+    stream.live([3, 4]).is(partial(Reason::Behind), 0..5);
+    stream.live([5, 6]).is(LIVE, 0..7);
+}
+
+#[test]
+fn a_connection_that_comes_late_is_another_beginning() {
+    let mut stream = Stream::new(true);
+    stream.wait().is(Trust::Connecting, []);
+    stream.with(Tracker::begin);
+    stream.replies(0..3).end().is(LIVE, 0..3);
+    stream.with(Tracker::begin);
+    assert_eq!(stream.asked, [0, 0]);
+}
+
+#[test]
 fn a_hold_that_overflows_lets_everything_go() {
     let mut stream = Stream::asked_in_vain();
     stream.live([0]);

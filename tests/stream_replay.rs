@@ -98,9 +98,9 @@ impl Follower {
             Replay::ask(&self.contexts, endpoint, subscription::Settings::default(), from).unwrap();
         let on = async |topic: Option<&[u8]>, sequence, payload: &[u8]| {
             let (mut actions, reply) = (Vec::new(), numbered(sequence, payload));
-            let more = self.topics.borrow_mut().replayed(ticket, topic, reply, Instant::now(), &mut actions);
+            self.topics.borrow_mut().replayed(ticket, topic, reply, Instant::now(), &mut actions);
             self.obey(actions);
-            more.is_some()
+            self.topics.borrow().wants(ticket)
         };
         let ended = replay.answer(&self.seat.ingest, &close, IDLE, on).await;
         self.seen.lock().unwrap().malformed += replay.malformed();
@@ -306,6 +306,28 @@ impl Drop for Oddity {
 
 fn reply(number: u64) -> Vec<Vec<u8>> {
     vec![Vec::new(), number.to_be_bytes().to_vec(), payload(number)]
+}
+
+#[test]
+fn an_answer_cut_short_on_purpose_is_asked_for_until_it_is_whole() {
+    const CUT: u64 = 100;
+    const BATCHES: u64 = 2000;
+    for driver in drivers() {
+        let publisher = Publisher::bind(PublisherOptions::new("tcp://127.0.0.1:*")).unwrap();
+        let cut = Oddity::new(|from| {
+            let end = vec![Vec::new(), vec![0xff; 8], Vec::new()];
+            Box::new((from..BATCHES.min(from + CUT)).map(reply).chain([end]))
+        });
+        let (_reactors, seen) = follow(driver, &[(publisher.endpoint(), Some(&cut.endpoint))]);
+        assert!(publisher.wait_subscriber(LOST).unwrap());
+        (0..BATCHES).for_each(|number| _ = publisher.lose(payload(number)).unwrap());
+        publisher.send(payload(BATCHES)).unwrap();
+        eventually("all of it", || seen[0].lock().unwrap().applied.len() as u64 == BATCHES + 1);
+        // The publisher's own message is not in these answers, so nothing shows that they are its own.
+        eventually("as far as it can be trusted", || has(&seen[0], 0..=BATCHES, false));
+        let asked = seen[0].lock().unwrap().asked.len() as u64;
+        assert!((BATCHES / CUT..=2 * BATCHES / CUT).contains(&asked), "{asked}");
+    }
 }
 
 #[test]

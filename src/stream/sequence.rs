@@ -72,7 +72,8 @@ impl<M> Tracker<M> {
         }
     }
 
-    /// Begins with a replay of everything, where there is one: call it once the subscription is made.
+    /// Begins with a replay of everything, where there is one and nothing came yet: call it once the
+    /// subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.last.is_none() && self.ask.is_none() {
             self.ask(false, now, out);

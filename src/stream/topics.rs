@@ -32,6 +32,12 @@ struct Stream<M> {
     wants: Option<u64>,
 }
 
+impl<M> Stream<M> {
+    fn new(replay: Option<Duration>) -> Self {
+        Self { topic: None, epoch: None, tracker: Tracker::new(replay), wants: None }
+    }
+}
+
 /// The request that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
@@ -69,12 +75,13 @@ impl<M> Topics<M> {
         }
     }
 
-    /// Asks for everything that was published, where there is a replay endpoint: call it once the
-    /// subscription is made.
+    /// Asks for everything that was published, where there is a replay endpoint and nothing came yet: call it
+    /// once the subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.streams.is_empty() {
-            self.open(None, now, out);
+            self.streams.push(Stream::new(self.replay));
         }
+        (0..self.streams.len()).for_each(|index| self.start(index, now, out));
     }
 
     /// Takes a message that simply follows, see [`Tracker::advance`]: its stream and place, to be applied.
@@ -109,7 +116,7 @@ impl<M> Topics<M> {
         Some(index)
     }
 
-    /// A reply came to the request `ticket`. `None` when no more of its answer is wanted.
+    /// A reply came to the request `ticket`. Whether more of the answer is wanted says [`Self::wants`].
     pub fn replayed(
         &mut self,
         ticket: u64,
@@ -131,8 +138,13 @@ impl<M> Topics<M> {
                 return Some(asking.stream);
             }
         }
-        let more = self.on(asking.stream, now, out, |stream, out| stream.tracker.replayed(reply, now, out));
-        more.then_some(asking.stream)
+        self.on(asking.stream, now, out, |stream, out| stream.tracker.replayed(reply, now, out));
+        Some(asking.stream)
+    }
+
+    /// Whether the answer to `ticket` is still wanted.
+    pub fn wants(&self, ticket: u64) -> bool {
+        self.asking.is_some_and(|asking| asking.ticket == ticket)
     }
 
     /// The answer to `ticket` is complete.
@@ -205,21 +217,22 @@ impl<M> Topics<M> {
             self.refused += 1;
             return None;
         }
-        let index = if nameless { 0 } else { self.open(Some(base.to_vec()), now, out) };
+        let index = if nameless { 0 } else { self.streams.len() };
+        if !nameless {
+            self.streams.push(Stream::new(self.replay));
+            self.start(index, now, out);
+        }
         self.streams[index].topic = Some(base.to_vec());
         self.streams[index].epoch = epoch.map(<[u8]>::to_vec);
         self.known.insert(base.to_vec(), index);
         Some(index)
     }
 
-    fn open(&mut self, topic: Option<Vec<u8>>, now: Instant, out: &mut Vec<Action<M>>) -> usize {
-        let index = self.streams.len();
-        self.streams.push(Stream { topic, epoch: None, tracker: Tracker::new(self.replay), wants: None });
+    fn start(&mut self, index: usize, now: Instant, out: &mut Vec<Action<M>>) {
         let mut first = Vec::new();
         self.on(index, now, &mut first, |stream, out| stream.tracker.begin(now, out));
-        // It is not the stream that the caller's actions are for.
+        // It is not the stream that the caller's other actions are for.
         out.extend(first.into_iter().filter(|action| matches!(action, Action::AskReplay { .. })));
-        index
     }
 
     fn over(

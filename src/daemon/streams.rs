@@ -202,9 +202,13 @@ async fn listen(daemon: Rc<Daemon>, socket: Rc<Socket>, mut subscription: Subscr
 
 async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
     let turn = daemon.seat.ingest.clone();
-    let close = socket.close.clone();
-    let linked = |link| socket.publishers().iter().for_each(|local| local.linked(link));
-    if let Err(error) = watch.run(&turn, &close, linked).await {
+    let linked = |link| {
+        // closing is no loss of the connection
+        if !socket.close.is_set() {
+            socket.publishers().iter().for_each(|local| local.linked(link));
+        }
+    };
+    if let Err(error) = watch.run(&turn, linked).await {
         tracing::error!(reactor = daemon.seat.id, %error, "a connection can no longer be watched");
     }
 }

@@ -81,12 +81,11 @@ impl Streams {
         self.publishers.borrow().values().cloned().collect()
     }
 
-    /// The publishers of the same endpoint.
-    pub fn beside(&self, local: &Local) -> Rc<[Rc<Local>]> {
+    /// Whether an engine of the same endpoint is registered under the rank.
+    pub fn is_ranked_beside(&self, local: &Local, rank: Option<u32>) -> bool {
         let sockets = self.sockets.borrow();
-        sockets
-            .get(local.listing.endpoint.as_str())
-            .map_or_else(|| Rc::from([]), |socket| socket.publishers())
+        let socket = sockets.get(local.listing.endpoint.as_str());
+        socket.is_some_and(|socket| socket.publishers().iter().any(|other| other.is_ranked(rank)))
     }
 
     /// Closes every socket on its own thread.

@@ -9,6 +9,7 @@
 //! | [`index`] | the exact prefix index of one shard: apply a batch, walk a prefix |
 //! | [`stream`] | ZMQ endpoints, subscriptions |
 //! | [`http`] | the HTTP codec, without sockets |
+//! | [`daemon`] | a reactor's part of the daemon: directory, streams, questions between cores |
 //! | [`api`] | the Conductor's HTTP contract |
 //! | [`rt`], [`mesh`], [`reactor`] | the runtime seam, messages between cores, how a core spends its turn |
 //! | [`cli`], [`config`], [`serve`] | commands, settings, the daemon's start |
@@ -18,6 +19,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod daemon;
 pub mod event;
 pub mod http;
 pub mod index;

@@ -85,7 +85,7 @@ pub const REFUSED_CONNECTIONS: usize = 64;
 pub const LINGER_MILLIS: u64 = 1000;
 /// What a client may still send after it was told to go, bytes.
 pub const LINGER_BYTES: usize = 1 << 20;
-/// Longest time from the first byte of a request to its last, seconds.
+/// Default for the longest time from the first byte of a request to its last, seconds.
 pub const HTTP_REQUEST_SECONDS: u64 = 300;
 /// Pipelined answers are written together up to about this size, bytes.
 pub const HTTP_WRITE_BYTES: usize = 256 * 1024;
@@ -133,3 +133,24 @@ pub const POOL_BATCH_EVENTS: usize = 64;
 const _: () = assert!(EVENT_HASHES < u32::MAX as usize);
 const _: () = assert!(EVENT_TOKENS < u32::MAX as usize);
 const _: () = assert!(ZMQ_MESSAGE_BYTES < u32::MAX as i64);
+/// Elements of a decoded batch whose memory is kept for the next one.
+pub const STREAM_BATCH_KEPT: usize = 1 << 18;
+/// Mappings a context that `/global_view` dumps unless `limit` says otherwise.
+pub const GLOBAL_VIEW_MAPPINGS: usize = 10_000;
+/// Streams with lines of their own in `/metrics`; the rest is summed up.
+pub const METRIC_STREAMS: usize = 1000;
+
+/// Batches that a stream remembers to tell a repeat from a restart (16 bytes each).
+pub const STREAM_MEMORY: usize = 1024;
+/// Messages of one stream that may wait for a replay.
+pub const HOLD_MESSAGES: usize = 16 * 1024;
+/// Bytes of all messages of one endpoint that may wait for replays.
+pub const HOLD_BYTES: usize = 64 * 1024 * 1024;
+/// Requests that may follow one another while each brings something new: publishers cut long answers short.
+pub const REPLAY_CHAIN: u32 = 64;
+/// Times that a replay may contradict what was published before it is no longer believed.
+pub const REPLAY_CONTRADICTIONS: u32 = 2;
+/// Topics of one endpoint; messages of further ones are refused and counted.
+pub const STREAM_TOPICS: usize = 256;
+/// Longest topic, bytes.
+pub const TOPIC_BYTES: usize = 4096;

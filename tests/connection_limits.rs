@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use support::{Client, drivers, eventually, play, request, settings};
 #[test]
 fn silence_ends_a_connection() {
     for driver in drivers() {
-        let reactors = play(Settings { idle: Duration::from_millis(300), ..settings(driver) });
+        let reactors = play(Settings { idle: Duration::from_millis(500), ..settings(driver) });
         let address = reactors.addresses[0];
         let mut silent = Client::connect(address);
         let mut half = Client::connect(address);
@@ -21,9 +22,9 @@ fn silence_ends_a_connection() {
         let mut deaf = Client::connect(address);
         deaf.send(&request("/bytes?67108864"));
         let mut busy = Client::connect(address);
-        for _ in 0..3 {
+        for _ in 0..2 {
             // Longer than the idle time, but the service works.
-            assert_eq!(busy.get("/sleep?400").1, b"slept");
+            assert_eq!(busy.get("/sleep?600").1, b"slept");
         }
         assert!(silent.ends());
         assert!(half.ends());
@@ -31,6 +32,34 @@ fn silence_ends_a_connection() {
         eventually("only the last is open", || counters.connections_open.get() <= 1);
         assert_eq!(counters.connections_expired.get(), 3);
         assert!(deaf.receive().is_err(), "its answer was cut");
+    }
+}
+
+#[test]
+fn a_request_that_trickles_for_ever_ends_its_connection() {
+    for driver in drivers() {
+        let reactors = play(Settings { request: Duration::from_millis(600), ..settings(driver) });
+        let address = reactors.addresses[0];
+        // Never silent for long, never whole.
+        let mut trickle = Client::connect(address);
+        let mut sender = trickle.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            sender.write_all(b"GET /").unwrap();
+            while sender.write_all(b"a").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        // Never between requests either, but each in good time.
+        let mut busy = Client::connect(address);
+        busy.send("GET /pi");
+        for _ in 0..30 {
+            std::thread::sleep(Duration::from_millis(30));
+            busy.send("ng HTTP/1.1\r\nhost: t\r\n\r\nGET /pi");
+            assert_eq!(busy.receive().unwrap().0, 200);
+        }
+        assert!(trickle.ends());
+        sending.join().unwrap();
+        assert_eq!(reactors.counters[0].connections_expired.get(), 1);
     }
 }
 

@@ -20,7 +20,9 @@ use kvatlas::rt::{Driver, Line, Signal, Turn, Wake, fair_yield, run, sleep, spaw
 async fn pump(mut pulse: Pulse, turns: Vec<Rc<Turn>>, rung: Rc<Cell<u64>>, done: Rc<Signal>) {
     while !done.is_set() {
         let beat = pulse.beat().await.unwrap();
-        turns.iter().for_each(|turn| turn.renew());
+        for turn in &turns {
+            turn.renew();
+        }
         if beat == Beat::Rung {
             rung.set(rung.get() + 1);
             pulse.release();

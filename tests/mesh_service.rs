@@ -12,7 +12,7 @@ use support::{Client, Message, drivers, eventually, play, settings};
 #[test]
 fn reactors_answer_each_other() {
     for driver in drivers() {
-        for (reactors, busy_poll_us) in [(1, 0), (3, 0), (2, 0)] {
+        for (reactors, busy_poll_us) in [(1, 0), (1, 50), (3, 0), (2, 0)] {
             let reactors = play(Settings { reactors, busy_poll_us, ..settings(driver) });
             let address = reactors.addresses[0];
             let count = reactors.counters.len();
@@ -31,7 +31,9 @@ fn reactors_answer_each_other() {
                     })
                 })
                 .collect();
-            clients.into_iter().for_each(|client| client.join().unwrap());
+            for client in clients {
+                client.join().unwrap();
+            }
             let sent: u64 = reactors.counters.iter().map(|of| of.mesh_sent.get()).sum();
             let rung: u64 = reactors.counters.iter().map(|of| of.mesh_rung.get()).sum();
             assert_eq!(sent, 6 * 200 * 2, "a question and an answer each");

@@ -26,7 +26,9 @@ fn write(out: &mut Vec<u8>, value: &Value, wide: bool) {
         },
         Value::Array(list) => {
             put::write_array_len(out, list.len() as u32).unwrap();
-            list.iter().for_each(|value| write(out, value, wide));
+            for value in list {
+                write(out, value, wide);
+            }
         }
         Value::Object(map) => {
             put::write_map_len(out, map.len() as u32).unwrap();

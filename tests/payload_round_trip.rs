@@ -69,7 +69,9 @@ fn write_hash(out: &mut Vec<u8>, Spelled(value, spelling): Spelled) {
 
 fn write_hashes(out: &mut Vec<u8>, hashes: &[Spelled]) {
     put::write_array_len(out, hashes.len() as u32).unwrap();
-    hashes.iter().for_each(|&hash| write_hash(out, hash));
+    for &hash in hashes {
+        write_hash(out, hash);
+    }
 }
 
 fn write_text(out: &mut Vec<u8>, text: Option<&String>) {
@@ -111,7 +113,7 @@ fn fields(kind: &Kind) -> (&'static str, Vec<(&'static str, Vec<u8>)>) {
                 }),
                 field("token_ids", &|out| write_tokens(out, stored)),
                 field("block_size", &|out| {
-                    write_uint(out, u64::from(stored.block_size.0), stored.block_size.1)
+                    write_uint(out, u64::from(stored.block_size.0), stored.block_size.1);
                 }),
                 field("lora_id", &|out| match stored.lora_id {
                     Some(id) => drop(put::write_sint(out, id).unwrap()),
@@ -150,7 +152,9 @@ fn write_event(out: &mut Vec<u8>, kind: &Kind, form: Form, turn: usize) {
         Form::Positional => {
             put::write_array_len(out, fields.len() as u32 + 1).unwrap();
             put::write_str(out, tag).unwrap();
-            fields.iter().for_each(|(_, value)| out.extend_from_slice(value));
+            for (_, value) in fields {
+                out.extend_from_slice(&value);
+            }
         }
         Form::Keyed => {
             let mut entries = fields;
@@ -180,7 +184,9 @@ type Placed = (Kind, Form, usize);
 fn write_batch(ts: f64, rank: Option<u32>, events: &[Placed], keyed: bool) -> Vec<u8> {
     let mut list = Vec::new();
     put::write_array_len(&mut list, events.len() as u32).unwrap();
-    events.iter().for_each(|(kind, form, turn)| write_event(&mut list, kind, *form, *turn));
+    for (kind, form, turn) in events {
+        write_event(&mut list, kind, *form, *turn);
+    }
     let mut time = Vec::new();
     put::write_f64(&mut time, ts).unwrap();
     let mut number = Vec::new();
@@ -198,7 +204,9 @@ fn write_batch(ts: f64, rank: Option<u32>, events: &[Placed], keyed: bool) -> Ve
         }
     } else {
         put::write_array_len(&mut out, 3).unwrap();
-        parts.iter().rev().for_each(|(_, value)| out.extend_from_slice(value));
+        for (_, value) in parts.iter().rev() {
+            out.extend_from_slice(value);
+        }
     }
     out
 }

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -19,7 +20,8 @@ fn answers_come_in_the_order_of_requests() {
             let mut text = String::new();
             for number in 0..60 {
                 text += &request(["/sleep?3", "/ping", "/nowhere", "/work?2"][number % 4]);
-                text += &format!("POST /echo HTTP/1.1\r\ncontent-length: 2\r\nhost: t\r\n\r\n{number:02}");
+                text += "POST /echo HTTP/1.1\r\ncontent-length: 2\r\nhost: t\r\n\r\n";
+                write!(text, "{number:02}").unwrap();
             }
             let mut sender = client.stream.try_clone().unwrap();
             let sending = std::thread::spawn(move || {

@@ -106,7 +106,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if args.check_config {
         return print(&settings);
     }
-    crate::serve::run(settings)
+    crate::serve::run(&settings)
 }
 
 fn print(settings: &Settings) -> ExitCode {

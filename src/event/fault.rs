@@ -44,6 +44,10 @@ impl From<Fault> for Refusal {
 }
 
 impl Refusal {
+    /// All reasons, by number.
+    pub const ALL: [Refusal; 4] =
+        [Refusal::Truncated, Refusal::Malformed, Refusal::Trailing, Refusal::NotABatch];
+
     /// The word for it in answers, logs and metric labels.
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,6 +60,29 @@ impl Refusal {
 }
 
 impl Skip {
+    /// All reasons, by number.
+    pub const ALL: [Skip; 19] = [
+        Skip::NotAnEvent,
+        Skip::BadTag,
+        Skip::UnknownTag,
+        Skip::MissingField,
+        Skip::BadField,
+        Skip::DuplicateKey,
+        Skip::Conflict,
+        Skip::TooLarge,
+        Skip::NotUtf8,
+        Skip::TooDeep,
+        Skip::Length,
+        Skip::BlockSizeMismatch,
+        Skip::Group,
+        Skip::Locality,
+        Skip::Cycle,
+        Skip::NoPosition,
+        Skip::UnknownPlaceholder,
+        Skip::UnparsedKey,
+        Skip::Bound,
+    ];
+
     /// The word for it in answers, logs and metric labels.
     pub const fn name(self) -> &'static str {
         match self {

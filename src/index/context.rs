@@ -69,6 +69,8 @@ pub struct Owner {
     pub rank: Option<u32>,
     /// Medium, numbered within the shard.
     pub medium: u8,
+    /// Its publisher left: it counts for nobody, and what it holds is being taken away.
+    pub retired: bool,
 }
 
 /// One namespace of a shard.
@@ -88,6 +90,8 @@ pub struct Context {
     to_enter: Vec<u32>,
     /// Blocks held, counted once an owner.
     pub held: u64,
+    /// Owners whose publisher left.
+    pub retired: u32,
 }
 
 impl Context {
@@ -102,6 +106,7 @@ impl Context {
             by_hash: ByHash::Off,
             to_enter: Vec::new(),
             held: 0,
+            retired: 0,
         }
     }
 
@@ -207,7 +212,11 @@ impl Context {
 
     /// Frees an owner's number; it holds nothing any more.
     pub fn remove_owner(&mut self, owner: u32) {
-        self.owners[owner as usize] = None;
+        if let Some(owner) = self.owners[owner as usize].take()
+            && owner.retired
+        {
+            self.retired -= 1;
+        }
         while self.owners.last().is_some_and(Option::is_none) {
             self.owners.pop();
         }

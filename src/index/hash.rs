@@ -70,7 +70,12 @@ pub struct Path<'a> {
     block_size: usize,
     seed: u64,
     blocks: usize,
-    hashes: &'a mut Vec<u64>,
+    hashes: Hashes<'a>,
+}
+
+enum Hashes<'a> {
+    Known(&'a [u64]),
+    Growing(&'a mut Vec<u64>),
 }
 
 impl<'a> Path<'a> {
@@ -85,12 +90,14 @@ impl<'a> Path<'a> {
     ) -> Self {
         hashes.clear();
         let block_size = block_size as usize;
-        Self { tokens, extra, block_size, seed, blocks: tokens.len() / block_size, hashes }
+        let blocks = tokens.len() / block_size;
+        Self { tokens, extra, block_size, seed, blocks, hashes: Hashes::Growing(hashes) }
     }
 
     /// A prompt whose rolling hashes are known.
-    pub fn of_hashes(hashes: &'a mut Vec<u64>) -> Self {
-        Self { tokens: &[], extra: &[], block_size: 1, seed: 0, blocks: hashes.len(), hashes }
+    pub fn of_hashes(hashes: &'a [u64]) -> Self {
+        let blocks = hashes.len();
+        Self { tokens: &[], extra: &[], block_size: 1, seed: 0, blocks, hashes: Hashes::Known(hashes) }
     }
 
     /// Complete blocks of the prompt.
@@ -100,16 +107,20 @@ impl<'a> Path<'a> {
 
     /// The rolling hashes of at least the first `blocks` blocks (at most [`Path::blocks`]).
     pub fn first(&mut self, blocks: usize) -> &[u64] {
-        while self.hashes.len() < blocks {
-            let at = self.hashes.len();
+        let hashes = match &mut self.hashes {
+            Hashes::Known(hashes) => return hashes,
+            Hashes::Growing(hashes) => hashes,
+        };
+        while hashes.len() < blocks {
+            let at = hashes.len();
             let start = at * self.block_size;
             let mut own = local(&self.tokens[start..start + self.block_size], self.seed);
             if let Some(Some(digest)) = self.extra.get(at) {
                 own = with_extra(own, *digest, self.seed);
             }
-            self.hashes.push(next(self.hashes.last().copied(), own, self.seed));
+            hashes.push(next(hashes.last().copied(), own, self.seed));
         }
-        self.hashes
+        hashes
     }
 }
 

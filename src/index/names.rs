@@ -350,6 +350,11 @@ impl Names {
         );
     }
 
+    /// Names with copies, and their places, of one segment.
+    pub fn held(&self, segment: usize) -> impl Iterator<Item = (u64, Place)> {
+        self.table.segment(segment).filter(|name| name.count > 0).map(|name| (name.hash, name.place()))
+    }
+
     /// Takes all entries of one segment out.
     pub fn drain_segment(&mut self, segment: usize, to: &mut Vec<Name>) {
         self.table.drain_segment(segment, to);

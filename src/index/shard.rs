@@ -2,7 +2,8 @@
 
 use super::context::{Context, ContextKey, Lora, Owner};
 use super::names::{Name, Places};
-use super::publisher::{Lane, Publisher, Registration};
+use super::publisher::{Books, Publisher, Registration};
+use super::resolve::Resolver;
 use super::run::{Left, Place, Runs};
 use crate::event::Skip;
 use crate::event::medium::Medium;
@@ -97,9 +98,25 @@ impl Contexts {
 
     /// An owner holds nothing in a context any more.
     pub(super) fn remove_owner(&mut self, context: u32, owner: u32) {
-        let known = self.slots[context as usize].as_mut().expect("contexts outlive what they hold");
-        let instance = known.owners[owner as usize].as_ref().map(|owner| owner.instance);
-        known.remove_owner(owner);
+        self.absent(context, owner);
+        self.get_mut(context).remove_owner(owner);
+    }
+
+    /// The publisher of an owner left: from now on it counts for nobody.
+    fn retire(&mut self, context: u32, owner: u32) {
+        self.absent(context, owner);
+        let context = self.get_mut(context);
+        if let Some(owner) = context.owners[owner as usize].as_mut() {
+            owner.retired = true;
+            context.retired += 1;
+        }
+    }
+
+    /// An owner no longer makes its instance present under the context's tenant.
+    fn absent(&mut self, context: u32, owner: u32) {
+        let known = self.slots[context as usize].as_ref().expect("contexts outlive what they hold");
+        let owner = known.owners[owner as usize].as_ref().filter(|owner| !owner.retired);
+        let instance = owner.map(|owner| owner.instance);
         if let (Some(instance), Some(instances)) = (instance, self.present.get_mut(&known.key.tenant)) {
             if let Some(owners) = instances.get_mut(&instance) {
                 *owners -= 1;
@@ -146,6 +163,16 @@ pub struct Instance {
     publishers: u32,
 }
 
+/// What one instance's publishers call their blocks in one context.
+pub struct Mappings {
+    /// The context.
+    pub context: Arc<ContextKey>,
+    /// The instance.
+    pub instance: String,
+    /// (engine hash, rolling hash).
+    pub mappings: Vec<(u64, u64)>,
+}
+
 /// A publisher that left, on the way out.
 struct Leaving {
     publisher: Box<Publisher>,
@@ -164,6 +191,7 @@ pub struct Shard {
     instance_numbers: HashMap<String, u32>,
     media: Vec<Medium>,
     leaving: VecDeque<Leaving>,
+    pub(super) resolver: Resolver,
     pub(super) walk: super::walk::Scratch,
     pub(super) apply: super::apply::Scratch,
 }
@@ -182,6 +210,7 @@ impl Shard {
             instance_numbers: HashMap::new(),
             media: vec![Medium::Gpu, Medium::Cpu, Medium::Disk, Medium::External],
             leaving: VecDeque::new(),
+            resolver: Resolver::default(),
             walk: super::walk::Scratch::default(),
             apply: super::apply::Scratch::default(),
         }
@@ -207,11 +236,15 @@ impl Shard {
         Ok(number)
     }
 
-    /// A publisher leaves: nothing it sends counts any more, and [`Shard::purge`] takes away what it holds.
-    /// Queries see it shrink until then.
+    /// A publisher leaves: neither what it sends nor what it holds counts any more, and [`Shard::purge`] takes
+    /// that away.
     pub fn remove_publisher(&mut self, number: u32) {
         if let Some(mut publisher) = self.publishers[number as usize].take() {
             publisher.orphans = super::orphan::Orphans::default();
+            self.resolver.forget(number, |_| true);
+            for (context, owner) in publisher.lanes.iter().flat_map(super::publisher::Lane::owners) {
+                self.contexts.retire(context, owner);
+            }
             self.leaving.push_back(Leaving { publisher, segment: 0, names: Vec::new() });
         }
     }
@@ -220,8 +253,8 @@ impl Shard {
     pub fn purge(&mut self, budget: usize) -> bool {
         let mut done = 0;
         while let Some(mut leaving) = self.leaving.pop_front() {
-            let Publisher { names, lanes, stats, .. } = leaving.publisher.as_mut();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+            let (names, _, books) = leaving.publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
             while done < budget
                 && let Some(name) = leaving.names.pop()
             {
@@ -331,6 +364,30 @@ impl Shard {
         self.contexts.all().map(|context| (context.key.as_ref(), context.held))
     }
 
+    /// For every context and instance that holds blocks there, at most `limit` mappings from engine hash to
+    /// rolling hash; contexts where nobody holds anything come with their registrations.
+    pub fn mappings(&self, limit: usize) -> Vec<Mappings> {
+        let mut found: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
+        for publisher in self.publishers.iter().flatten() {
+            found.entry((publisher.base, publisher.instance)).or_default();
+            for segment in 0..publisher.names.segments() {
+                for (name, place) in publisher.names.held(segment) {
+                    let context = self.runs.get(place.run).context;
+                    let mappings = found.entry((context, publisher.instance)).or_default();
+                    if mappings.len() < limit {
+                        mappings.push((name, self.runs.hash(place)));
+                    }
+                }
+            }
+        }
+        let named = |((context, instance), mappings): ((u32, u32), Vec<(u64, u64)>)| Mappings {
+            context: self.contexts.get(context).key.clone(),
+            instance: self.instance_name(instance).to_owned(),
+            mappings,
+        };
+        found.into_iter().map(named).collect()
+    }
+
     /// Heap bytes of the index: runs, covers, tables, names, orphans.
     pub fn owned_bytes(&self) -> usize {
         let leaving = self.leaving.iter();
@@ -374,8 +431,7 @@ pub fn base_key(registration: &Registration) -> ContextKey {
 pub(super) struct Ledger<'a> {
     pub(super) runs: &'a mut Runs,
     pub(super) contexts: &'a mut Contexts,
-    pub(super) lanes: &'a mut [Lane],
-    pub(super) stats: &'a PublisherStats,
+    pub(super) books: Books<'a>,
 }
 
 impl Ledger<'_> {
@@ -389,13 +445,16 @@ impl Ledger<'_> {
 
 impl Places for Ledger<'_> {
     fn release(&mut self, place: Place, lane: u8) {
+        if let Some(base) = self.books.lanes[usize::from(lane)].base {
+            return self.release_part(place, lane, base);
+        }
         let number = self.runs.get(place.run).context;
-        let lane = &mut self.lanes[usize::from(lane)];
+        let lane = &mut self.books.lanes[usize::from(lane)];
         let Some(owner) = lane.owner(number) else { return };
         let context = self.contexts.get_mut(number);
         let instance = context.owners[owner as usize].as_ref().map_or(0, |owner| owner.instance);
         context.held -= 1;
-        self.stats.blocks_held.set(self.stats.blocks_held.get() - 1);
+        self.books.stats.blocks_held.set(self.books.stats.blocks_held.get() - 1);
         if let Some(last) = lane.lose(number) {
             self.contexts.remove_owner(number, last);
         }

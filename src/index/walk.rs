@@ -35,10 +35,20 @@ impl Filter {
     }
 
     fn takes(&self, owner: &Owner) -> bool {
-        self.media >> owner.medium & 1 == 1
+        !owner.retired
+            && self.media >> owner.medium & 1 == 1
             && self.instance.is_none_or(|instance| instance == owner.instance)
             && self.rank.is_none_or(|rank| owner.rank == Some(rank))
     }
+}
+
+/// Whose covers count in a walk.
+#[derive(Clone, Copy)]
+struct Counting<'a> {
+    owners: &'a [Option<Owner>],
+    filter: Filter,
+    /// Nobody is filtered out.
+    everybody: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -83,6 +93,11 @@ impl Shard {
         &self.walk.answer
     }
 
+    /// Puts an answer back that a further query replaced.
+    pub fn restore_answer(&mut self, answer: Answer) {
+        self.walk.answer = answer;
+    }
+
     /// Number of the context with this key, when anything is known of it.
     pub fn find_context(&self, key: &super::context::ContextKey) -> Option<u32> {
         self.contexts.number(key)
@@ -125,12 +140,14 @@ impl Scratch {
             self.seen.fill(Seen::default());
             self.walk = 1;
         }
+        let everybody = filter.is_all() && context.retired == 0;
+        let counting = Counting { owners: &context.owners, filter, everybody };
         let mut base = 0;
         while base < path.blocks() {
             let Some(place) = context.find(path.first(base + 1)[base]) else { break };
             let run = runs.get(place.run);
             let length = common_length(run, place, path, base);
-            if !self.tally(run, place.at, length as u16, base as u32, &context.owners, filter) {
+            if !self.tally(run, place.at, length as u16, base as u32, counting) {
                 break;
             }
             base += length;
@@ -139,16 +156,8 @@ impl Scratch {
 
     /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
     /// instance holds all of it.
-    fn tally(
-        &mut self,
-        run: &Run,
-        from: u16,
-        length: u16,
-        base: u32,
-        owners: &[Option<Owner>],
-        filter: Filter,
-    ) -> bool {
-        let (to, all) = (from + length, filter.is_all());
+    fn tally(&mut self, run: &Run, from: u16, length: u16, base: u32, counting: Counting<'_>) -> bool {
+        let to = from + length;
         let mut alive = false;
         let (covers, mut at) = (run.covers.as_slice(), 0);
         while let Some(first) = covers.get(at) {
@@ -160,10 +169,10 @@ impl Scratch {
             if base > 0 && !self.is_alive(instance, base) {
                 continue;
             }
-            let held = if all && at == start + 1 {
-                self.credit_one(first, from, to, owners)
+            let held = if counting.everybody && at == start + 1 {
+                self.credit_one(first, from, to, counting.owners)
             } else {
-                self.credit_group(&covers[start..at], from, to, owners, filter, base)
+                self.credit_group(&covers[start..at], from, to, counting, base)
             };
             if held > 0 {
                 let hit = self.hit(instance);
@@ -208,10 +217,10 @@ impl Scratch {
         group: &[Cover],
         from: u16,
         to: u16,
-        owners: &[Option<Owner>],
-        filter: Filter,
+        counting: Counting<'_>,
         base: u32,
     ) -> u16 {
+        let Counting { owners, filter, .. } = counting;
         let takes =
             |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
         let mut end = from;

@@ -80,13 +80,11 @@ impl<T> Future for Pending<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let slot = &mut self.tickets.slots.borrow_mut().0[self.index as usize];
-        match slot.value.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(value) = slot.value.take() {
+            return Poll::Ready(value);
         }
+        slot.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

@@ -77,3 +77,24 @@ fn admit<S: Service>(room: &Rc<Room<S>>, stream: Stream) {
     };
     drop(task);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_shortage_pauses() {
+        for (errno, next) in [
+            (libc::EAGAIN, Next::Wait),
+            (libc::ECONNABORTED, Next::Another),
+            (libc::EINTR, Next::Another),
+            (libc::EPROTO, Next::Another),
+            (libc::EMFILE, Next::Pause),
+            (libc::ENFILE, Next::Pause),
+            (libc::ENOMEM, Next::Pause),
+            (libc::ENOBUFS, Next::Pause),
+        ] {
+            assert_eq!(after(&io::Error::from_raw_os_error(errno)), next, "{errno}");
+        }
+    }
+}

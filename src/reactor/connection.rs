@@ -9,8 +9,7 @@ use super::connections::Place;
 use super::{Room, Service};
 use crate::http::{Decoder, Step, response};
 use crate::limits::{
-    BYTES_PER_COST, COST_REQUEST, HTTP_KEEP_BYTES, HTTP_REQUEST_SECONDS, HTTP_WRITE_BYTES, LINGER_BYTES,
-    LINGER_MILLIS,
+    BYTES_PER_COST, COST_REQUEST, HTTP_KEEP_BYTES, HTTP_WRITE_BYTES, LINGER_BYTES, LINGER_MILLIS,
 };
 use crate::rt::Stream;
 use crate::rt::sys::{self, Half};
@@ -78,7 +77,7 @@ impl<S: Service> Connection<S> {
             self.begun = None;
         } else {
             let begun = *self.begun.get_or_insert(now);
-            deadline = deadline.min(begun + Duration::from_secs(HTTP_REQUEST_SECONDS));
+            deadline = deadline.min(begun + self.room.settings.request);
         }
         self.place.wait(deadline, idle);
         let (result, buffer) = self.stream.read(self.decoder.take_buffer()).await;
@@ -106,6 +105,7 @@ impl<S: Service> Connection<S> {
                     return Next::Close;
                 }
                 Step::Request(mut request) => {
+                    self.begun = None;
                     // A reactor that stops says so with its last answers.
                     request.keep_alive &= !self.room.shared.stopping();
                     self.room.service.clone().answer(&request, &mut self.out).await;

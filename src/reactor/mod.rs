@@ -5,7 +5,7 @@
 //!
 //! | File | What stands there |
 //! |---|---|
-//! | [`start`] | threads, cores, start-up and the handle of the control thread |
+//! | [`mod@start`] | threads, cores, start-up and the handle of the control thread |
 //! | `listen`, `accept` | sockets to accept on, and accepting |
 //! | `connection`, `connections` | one client; all clients of a reactor, their deadlines |
 //! | `pump` | messages from other reactors, yields, the end of a turn |
@@ -123,6 +123,8 @@ pub struct Settings {
     pub connections: usize,
     /// How long a connection may stay silent.
     pub idle: Duration,
+    /// Longest time from the first byte of a request to its last.
+    pub request: Duration,
     /// How long stopping waits for answers in flight.
     pub drain: Duration,
     /// How long a pump looks for further messages before it sleeps, microseconds; not with as many reactors
@@ -140,6 +142,7 @@ impl Default for Settings {
             http: http::Limits::default(),
             connections: limits::HTTP_CONNECTIONS,
             idle: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
+            request: Duration::from_secs(limits::HTTP_REQUEST_SECONDS),
             drain: Duration::from_secs(limits::SHUTDOWN_SECONDS),
             busy_poll_us: 0,
         }

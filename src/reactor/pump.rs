@@ -11,29 +11,34 @@ use crate::rt::wake::{Beat, Pulse};
 pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
     let busy = Duration::from_micros(room.settings.busy_poll_us.min(BUSY_POLL_US).into());
     let port = room.seat.port.clone();
-    let mut worked = false;
+    let (mut announced, mut worked) = (false, false);
     while !room.done.is_set() {
         if worked && !busy.is_zero() {
+            port.awake();
             linger(busy, || port.is_empty());
+            announced = false;
         }
         // With messages left the bell is rung, not the loop repeated: the kernel has its turn in between.
-        if !port.sleep() {
+        if !announced && !port.sleep() {
             room.shared.wakes[room.seat.id].notify();
         }
+        announced = true;
         let beat = pulse.beat().await;
-        port.awake();
         room.seat.turn.renew();
         room.seat.ingest.renew();
         let before = port.traffic().sent;
-        let taken = port.drain(MESH_DRAIN, |from, message| room.service.message(from, message));
-        port.flush();
-        worked = taken > 0 || port.traffic().sent > before;
+        let mut taken = 0;
         match beat {
+            // Only the end of a turn: who sends to us still sees us asleep, and rings.
+            Ok(Beat::Poked) => port.flush(),
             Ok(Beat::Rung) => {
                 room.seat.counters.wakeups.add(1);
+                port.awake();
+                announced = false;
+                taken = port.drain(MESH_DRAIN, |from, message| room.service.message(from, message));
+                port.flush();
                 pulse.release();
             }
-            Ok(Beat::Poked) => {}
             Err(error) => {
                 tracing::error!(reactor = room.seat.id, %error, "the reactor's bell is broken: stopping");
                 room.shared.stop();
@@ -41,6 +46,7 @@ pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
                 break;
             }
         }
+        worked = taken > 0 || port.traffic().sent > before;
         count(&room, taken);
         if room.shared.stopping() && !room.seat.stopping.is_set() {
             room.seat.stopping.set();

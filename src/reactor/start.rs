@@ -81,6 +81,11 @@ impl<M> Reactors<M> {
         self.shared.stop();
     }
 
+    /// Whether the way down has begun, be it because a reactor died.
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stopping()
+    }
+
     /// A handle that can only stop, for another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.shared.clone())

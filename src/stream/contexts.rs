@@ -11,7 +11,6 @@ use crate::limits::ZMQ_SOCKETS_PER_CONTEXT;
 use crate::rt::pin::Cpus;
 
 /// A context and the number of its sockets.
-#[derive(Clone)]
 struct Pooled {
     context: zmq::Context,
     used: Arc<AtomicUsize>,
@@ -28,6 +27,7 @@ pub struct Contexts {
 pub struct PooledSocket {
     socket: zmq::Socket,
     used: Arc<AtomicUsize>,
+    places: usize,
 }
 
 impl Contexts {
@@ -36,11 +36,11 @@ impl Contexts {
         Self::with_limit(ZMQ_SOCKETS_PER_CONTEXT)
     }
 
-    /// [`Self::new`] with at most `limit` sockets a context.
+    /// [`Self::new`] with at most `limit` sockets a context, at least 3.
     pub fn with_limit(limit: usize) -> io::Result<Arc<Self>> {
         let cpus = Cpus::of_this_thread()?;
         let first = create(&cpus)?;
-        Ok(Arc::new(Self { pool: Mutex::new(vec![first]), cpus, limit: limit.max(1) }))
+        Ok(Arc::new(Self { pool: Mutex::new(vec![first]), cpus, limit: limit.max(3) }))
     }
 
     /// How many contexts there are.
@@ -50,26 +50,45 @@ impl Contexts {
 
     /// A new socket; a further context is made when all are full.
     pub fn socket(&self, kind: zmq::SocketType) -> io::Result<PooledSocket> {
+        self.place(1, |pooled| Ok(pooled.take(pooled.context.socket(kind)?, 1)))
+    }
+
+    /// A new socket and one that hears what happens to its connections: two frames an event, the first of
+    /// them the event number and its value. Takes three places: libzmq has an end of its own.
+    pub fn watched(&self, kind: zmq::SocketType, events: i32) -> io::Result<(PooledSocket, PooledSocket)> {
+        static NAME: AtomicUsize = AtomicUsize::new(0);
+        self.place(3, |pooled| {
+            let socket = pooled.take(pooled.context.socket(kind)?, 2);
+            let name = format!("inproc://watch-{}", NAME.fetch_add(1, Ordering::Relaxed));
+            socket.monitor(&name, events)?;
+            let watch = pooled.take(pooled.context.socket(zmq::PAIR)?, 1);
+            watch.connect(&name)?;
+            Ok((socket, watch))
+        })
+    }
+
+    /// Runs `make` on the first context with room for so many sockets.
+    fn place<T>(&self, places: usize, make: impl Fn(&Pooled) -> Result<T, zmq::Error>) -> io::Result<T> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        for pooled in pool.iter().filter(|pooled| pooled.used.load(Ordering::Acquire) < self.limit) {
-            match pooled.context.socket(kind) {
-                Ok(socket) => return Ok(pooled.take(socket)),
+        for pooled in pool.iter().filter(|pooled| pooled.used.load(Ordering::Acquire) + places <= self.limit)
+        {
+            match make(pooled) {
                 // Sockets closed lately may still stand in libzmq's table.
                 Err(zmq::Error::EMFILE) => {}
-                Err(error) => return Err(error.into()),
+                result => return Ok(result?),
             }
         }
         let pooled = create(&self.cpus)?;
-        let socket = pooled.context.socket(kind)?;
-        pool.push(pooled.clone());
-        Ok(pooled.take(socket))
+        let made = make(&pooled)?;
+        pool.push(pooled);
+        Ok(made)
     }
 }
 
 impl Pooled {
-    fn take(&self, socket: zmq::Socket) -> PooledSocket {
-        self.used.fetch_add(1, Ordering::AcqRel);
-        PooledSocket { socket, used: self.used.clone() }
+    fn take(&self, socket: zmq::Socket, places: usize) -> PooledSocket {
+        self.used.fetch_add(places, Ordering::AcqRel);
+        PooledSocket { socket, used: self.used.clone(), places }
     }
 }
 
@@ -98,6 +117,6 @@ impl Drop for PooledSocket {
     fn drop(&mut self) {
         // A context is never left waiting for what nobody reads.
         let _ = self.socket.set_linger(0);
-        self.used.fetch_sub(1, Ordering::AcqRel);
+        self.used.fetch_sub(self.places, Ordering::AcqRel);
     }
 }

@@ -125,9 +125,15 @@ fn name(host: &str) -> Result<(), String> {
         return Err(format!("{host:?} is not an IPv4 address"));
     }
     let labels = host.strip_suffix('.').unwrap_or(host);
-    let good =
-        |label: &str| !label.is_empty() && label.len() <= LABEL_BYTES && label.bytes().all(is_name_byte);
-    if labels.len() > NAME_BYTES || !labels.split('.').all(good) {
+    let good = |label: &str| {
+        !label.is_empty()
+            && label.len() <= LABEL_BYTES
+            && label.bytes().all(is_name_byte)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // libzmq takes no underscore in front.
+    if labels.len() > NAME_BYTES || labels.starts_with('_') || !labels.split('.').all(good) {
         return Err(format!("{host:?} is not a host name"));
     }
     Ok(())

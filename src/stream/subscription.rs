@@ -48,11 +48,24 @@ pub struct Subscription {
 impl Subscription {
     /// Connects in the background, for as long as it takes, again and again.
     pub fn open(contexts: &Contexts, endpoint: &Endpoint, settings: Settings) -> io::Result<Self> {
-        let socket = contexts.socket(zmq::SUB)?;
+        Self::connect(contexts.socket(zmq::SUB)?, endpoint, settings)
+    }
+
+    fn connect(socket: PooledSocket, endpoint: &Endpoint, settings: Settings) -> io::Result<Self> {
         configure(&socket, settings)?;
         socket.set_subscribe(b"")?;
         socket.connect(endpoint.as_str())?;
         Ok(Self { inbox: Inbox::new(socket)? })
+    }
+
+    /// [`Self::open`], and a watch over its connection.
+    pub fn open_watched(
+        contexts: &Contexts,
+        endpoint: &Endpoint,
+        settings: Settings,
+    ) -> io::Result<(Self, Watch)> {
+        let (socket, watch) = contexts.watched(zmq::SUB, i32::from(UP.to_raw() | DOWN.to_raw()))?;
+        Ok((Self::connect(socket, endpoint, settings)?, Watch { inbox: Inbox::new(watch)? }))
     }
 
     /// What it has seen.
@@ -67,6 +80,39 @@ impl Subscription {
         close: &Signal,
         on: impl AsyncFnMut(&[zmq::Message]),
     ) -> io::Result<()> {
+        self.inbox.drain(turn, close, on).await
+    }
+}
+
+const UP: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_SUCCEEDED;
+const DOWN: zmq::SocketEvent = zmq::SocketEvent::DISCONNECTED;
+
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// The publisher is there and speaks ZMTP; what it sends arrives as soon as it has read the subscription.
+    Up,
+    /// It has gone; libzmq tries again.
+    Down,
+}
+
+/// Hears of a subscription's connection. Stays on its reactor.
+pub struct Watch {
+    inbox: Inbox,
+}
+
+impl Watch {
+    /// Calls `on` for every change, until `close` is set. A change may be heard before or after messages that
+    /// came around it.
+    pub async fn run(&mut self, turn: &Turn, close: &Signal, mut on: impl FnMut(Link)) -> io::Result<()> {
+        let on = async |frames: &[zmq::Message]| {
+            let [number, ..] = frames else { return };
+            match number.get(..2).map(|raw| u16::from_ne_bytes([raw[0], raw[1]])) {
+                Some(raw) if raw == UP.to_raw() => on(Link::Up),
+                Some(raw) if raw == DOWN.to_raw() => on(Link::Down),
+                _ => {}
+            }
+        };
         self.inbox.drain(turn, close, on).await
     }
 }

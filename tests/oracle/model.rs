@@ -106,29 +106,20 @@ impl Model {
         if distinct.len() != names.len() || parent.is_some_and(|parent| distinct.contains(&parent)) {
             return;
         }
-        let above = match parent {
-            None => None,
-            Some(parent) => match self.known(at, parent) {
-                Some(latest) => {
-                    let fits = |block: &Block| named.is_none_or(|named| named == block.0);
-                    Some(if fits(&latest) {
-                        latest
-                    } else {
-                        self.denotes(at, parent).into_iter().find(fits).unwrap_or(latest)
-                    })
-                }
-                None => {
-                    let orphan = Orphan {
-                        parent,
-                        names: names.to_vec(),
-                        locals: locals.to_vec(),
-                        lane: lane.clone(),
-                        removed: Vec::new(),
-                    };
-                    self.publisher(at).orphans.push(orphan);
-                    return;
-                }
-            },
+        let fits = |block: &Block| named.is_none_or(|named| named == block.0);
+        let known = |latest: Block, parent: u64| {
+            let other = || self.denotes(at, parent).into_iter().find(fits).unwrap_or(latest);
+            if fits(&latest) { latest } else { other() }
+        };
+        let above = parent.map(|parent| self.known(at, parent).map(|latest| known(latest, parent)));
+        let above = match (above, parent) {
+            (Some(None), Some(parent)) => {
+                let (names, locals) = (names.to_vec(), locals.to_vec());
+                let orphan = Orphan { parent, names, locals, lane: lane.clone(), removed: Vec::new() };
+                self.publisher(at).orphans.push(orphan);
+                return;
+            }
+            (above, _) => above.flatten(),
         };
         if let Some(block) = above
             && names

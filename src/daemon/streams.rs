@@ -234,14 +234,6 @@ async fn apply(daemon: &Rc<Daemon>, publishers: &[Rc<Local>], payload: &[u8], ba
     }
     let fresh = daemon.shard.borrow_mut().take_fresh();
     for key in fresh {
-        let registered = publishers.iter().any(|local| {
-            let registration = &local.listing.registration;
-            registration.tenant == key.tenant
-                && registration.model == key.model
-                && registration.block_size == key.block_size
-        });
-        if !registered {
-            daemon.directory.learn(daemon.seat.id, &key);
-        }
+        daemon.directory.learn(daemon.seat.id, &key);
     }
 }

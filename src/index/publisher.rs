@@ -90,6 +90,11 @@ impl Lane {
         Some(self.owners[at].owner)
     }
 
+    /// (context, owner) wherever it holds something.
+    pub fn owners(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.owners.iter().map(|owner| (owner.context, owner.owner))
+    }
+
     /// The lane starts to hold blocks in a context.
     pub fn enter(&mut self, context: u32, owner: u32) {
         if let Err(at) = self.owners.binary_search_by_key(&context, |owner| owner.context) {
@@ -221,6 +226,7 @@ impl Publisher {
             instance: self.instance,
             rank: (self.registration.class == Class::Engine).then_some(lane.rank),
             medium: lane.medium,
+            gone: false,
         }
     }
 

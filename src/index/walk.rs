@@ -6,7 +6,7 @@
 //! one hash.
 
 use super::answer::Answer;
-use super::context::Owner;
+use super::context::{Context, Owner};
 use super::cover::Cover;
 use super::hash::Path;
 use super::run::{Place, Run};
@@ -35,7 +35,8 @@ impl Filter {
     }
 
     fn takes(&self, owner: &Owner) -> bool {
-        self.media >> owner.medium & 1 == 1
+        !owner.gone
+            && self.media >> owner.medium & 1 == 1
             && self.instance.is_none_or(|instance| instance == owner.instance)
             && self.rank.is_none_or(|rank| owner.rank == Some(rank))
     }
@@ -110,7 +111,7 @@ impl Shard {
             let Some(place) = context.find(path.first(base + 1)[base]) else { break };
             let run = self.runs.get(place.run);
             let length = common_length(run, place, path, base);
-            if !scratch.tally(run, place.at, length as u16, base as u32, &context.owners, filter) {
+            if !scratch.tally(run, place.at, length as u16, base as u32, context, filter) {
                 break;
             }
             base += length;
@@ -157,10 +158,10 @@ impl Scratch {
         from: u16,
         length: u16,
         base: u32,
-        owners: &[Option<Owner>],
+        context: &Context,
         filter: Filter,
     ) -> bool {
-        let (to, all) = (from + length, filter.is_all());
+        let (to, all) = (from + length, filter.is_all() && !context.hides());
         let mut alive = false;
         let mut rest = run.covers.as_slice();
         while let Some(first) = rest.first() {
@@ -174,7 +175,7 @@ impl Scratch {
             let held = if all && same == 1 {
                 self.credit_one(first, from, to)
             } else {
-                self.credit_group(group, from, to, owners, filter, base)
+                self.credit_group(group, from, to, &context.owners, filter, base)
             };
             if held == 0 {
                 continue;

@@ -53,6 +53,12 @@ pub struct PublisherStats {
     pub orphans_adopted: Counter,
     /// Orphans dropped because too many waited.
     pub orphans_dropped: Counter,
+    /// Pool objects that had to wait for an engine to announce their hash.
+    pub keys_waited: Counter,
+    /// Pool objects located through an engine's announcement.
+    pub keys_resolved: Counter,
+    /// Pool objects dropped because too many waited.
+    pub keys_dropped: Counter,
     /// Removals whose `base_block_idx` disagreed with the known depth.
     pub depth_disagreements: Counter,
     /// Envelope fields that disagreed with the registration (the envelope wins).

@@ -2,6 +2,7 @@
 
 use super::directory::Listing;
 use crate::api::question::Question;
+use crate::index::resolve::{Found, Want};
 use std::sync::Arc;
 
 /// A message between reactors, or from the control thread.
@@ -36,6 +37,10 @@ pub enum Message {
         /// Their numbers in the directory.
         ids: Arc<[u64]>,
     },
+    /// Engine hashes that pools of another reactor name.
+    Wants(Arc<[Want]>),
+    /// Where wanted hashes stand.
+    Founds(Vec<Found>),
     /// The reply to any of them.
     Reply {
         /// Of the request.

@@ -15,6 +15,7 @@ pub mod view;
 
 use crate::api;
 use crate::http::Request;
+use crate::index::resolve::{Found, Want};
 use crate::index::shard::Shard;
 use crate::limits::COST_BLOCK;
 use crate::mesh::tickets::{Pending, Tickets};
@@ -22,9 +23,10 @@ use crate::reactor::{Seat, Service};
 use crate::rt;
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription;
-use directory::Directory;
+use directory::{Directory, Family};
 use message::{Message, Reply};
 use std::cell::{Cell, RefCell};
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,8 @@ use view::View;
 
 /// Names purged in one step after a publisher left.
 const PURGE_STEP: usize = 256;
+/// Blocks made findable by hash in one step.
+const FOUND_STEP: usize = 256;
 /// How often a reactor takes stock of itself.
 const STOCK: Duration = Duration::from_secs(1);
 
@@ -76,6 +80,10 @@ pub struct Daemon {
     view: RefCell<Rc<View>>,
     scratch: RefCell<Vec<Scratch>>,
     purging: Cell<bool>,
+    /// Families that the directory was told of, at this version.
+    families: RefCell<(u64, HashSet<Family>)>,
+    /// Mail that found no room.
+    unsent: RefCell<VecDeque<(usize, Message)>>,
 }
 
 impl Daemon {
@@ -90,6 +98,8 @@ impl Daemon {
             view: RefCell::default(),
             scratch: RefCell::default(),
             purging: Cell::new(false),
+            families: RefCell::default(),
+            unsent: RefCell::default(),
         })
     }
 
@@ -167,8 +177,70 @@ impl Daemon {
                 self.purge();
                 self.reply(from, ticket, Reply::Done);
             }
+            Message::Wants(wants) => {
+                let mut shard = self.shard.borrow_mut();
+                wants.iter().for_each(|want| shard.want(want.clone(), from));
+                drop(shard);
+                self.carry_mail();
+            }
+            Message::Founds(founds) => {
+                let daemon = self.clone();
+                self.seat.ingest.spawn(async move {
+                    for found in founds {
+                        while !daemon.shard.borrow_mut().found(&found, FOUND_STEP) {
+                            daemon.seat.ingest.spend(FOUND_STEP as u32 * COST_BLOCK).await;
+                        }
+                        daemon.seat.ingest.spend(COST_BLOCK).await;
+                    }
+                    daemon.learn_contexts();
+                });
+            }
             Message::Reply { ticket, reply } => {
                 self.tickets.redeem(ticket, reply);
+            }
+        }
+    }
+
+    /// Carries what shards want of each other. What finds no room is carried with the next stock.
+    pub fn carry_mail(&self) {
+        let mut unsent = self.unsent.borrow_mut();
+        if self.shard.borrow().has_mail() {
+            let (wants, founds) = self.shard.borrow_mut().take_mail();
+            if !wants.is_empty() {
+                let wants: Arc<[Want]> = wants.into();
+                let others = (0..self.seat.reactors).filter(|reactor| *reactor != self.seat.id);
+                unsent.extend(others.map(|reactor| (reactor, Message::Wants(wants.clone()))));
+            }
+            let mut by_reactor: Vec<Vec<Found>> = vec![Vec::new(); self.seat.reactors];
+            for (reactor, found) in founds {
+                by_reactor[reactor].push(found);
+            }
+            let full = by_reactor.into_iter().enumerate().filter(|(_, founds)| !founds.is_empty());
+            unsent.extend(full.map(|(reactor, founds)| (reactor, Message::Founds(founds))));
+        }
+        while let Some((reactor, message)) = unsent.pop_front() {
+            if let Err(message) = self.seat.port.send(reactor, message) {
+                unsent.push_front((reactor, message));
+                return;
+            }
+        }
+    }
+
+    /// Tells the directory of contexts that no registration announced.
+    pub fn learn_contexts(&self) {
+        let fresh = self.shard.borrow_mut().take_fresh();
+        if fresh.is_empty() {
+            return;
+        }
+        // a salt a request makes a context a request: the lock is taken once a family
+        let mut families = self.families.borrow_mut();
+        let version = self.directory.version();
+        if families.0 != version {
+            *families = (version, HashSet::new());
+        }
+        for key in fresh {
+            if families.1.insert((key.tenant.clone(), key.model.clone(), key.block_size)) {
+                self.directory.learn(self.seat.id, &key);
             }
         }
     }
@@ -193,6 +265,7 @@ impl Daemon {
         let mut before = 0;
         while !self.seat.stopping.is_set() {
             self.weigh(&load);
+            self.carry_mail();
             let events = self.streams.events.get();
             load.rate.set(events.saturating_sub(before));
             before = events;

@@ -232,8 +232,6 @@ async fn apply(daemon: &Rc<Daemon>, publishers: &[Rc<Local>], payload: &[u8], ba
             }
         }
     }
-    let fresh = daemon.shard.borrow_mut().take_fresh();
-    for key in fresh {
-        daemon.directory.learn(daemon.seat.id, &key);
-    }
+    daemon.learn_contexts();
+    daemon.carry_mail();
 }

@@ -83,8 +83,6 @@ pub struct Context {
     pub owners: Vec<Option<Owner>>,
     /// How many of them are gone.
     gone: u32,
-    /// Whether its family was announced to whoever asks for [`super::shard::Shard::take_fresh`].
-    pub announced: bool,
     /// First hash of a run → the run.
     heads: Table<Stand>,
     /// Every hash → its place, when somebody stores by hash alone.
@@ -104,7 +102,6 @@ impl Context {
             key,
             owners: Vec::new(),
             gone: 0,
-            announced: false,
             heads: Table::new(salt),
             places: Table::new(salt),
             by_hash: ByHash::Off,

@@ -9,21 +9,27 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Seed of the contract.
 pub const DEFAULT_SEED: u64 = 1337;
 
-/// Tokens hashed from the stack; a longer block takes an allocation.
-const STACK_TOKENS: usize = 256;
-
 /// Local hash of one block.
 pub fn local(tokens: &[u32], seed: u64) -> u64 {
-    if tokens.len() <= STACK_TOKENS {
-        let mut bytes = [0u8; STACK_TOKENS * 4];
-        for (to, token) in bytes.chunks_exact_mut(4).zip(tokens) {
-            to.copy_from_slice(&token.to_le_bytes());
+    // engines' usual block sizes; clearing more stack than a block needs costs more than hashing it
+    match tokens.len() {
+        ..=16 => on_stack::<64>(tokens, seed),
+        ..=64 => on_stack::<256>(tokens, seed),
+        ..=256 => on_stack::<1024>(tokens, seed),
+        _ => {
+            let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+            xxh3_64_with_seed(&bytes, seed)
         }
-        xxh3_64_with_seed(&bytes[..tokens.len() * 4], seed)
-    } else {
-        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-        xxh3_64_with_seed(&bytes, seed)
     }
+}
+
+/// Hash of at most `N / 4` tokens.
+fn on_stack<const N: usize>(tokens: &[u32], seed: u64) -> u64 {
+    let mut bytes = [0u8; N];
+    for (to, token) in bytes.chunks_exact_mut(4).zip(tokens) {
+        to.copy_from_slice(&token.to_le_bytes());
+    }
+    xxh3_64_with_seed(&bytes[..tokens.len() * 4], seed)
 }
 
 /// Hash of a block and everything before it, from the hash before it and its own local hash.
@@ -150,7 +156,7 @@ mod tests {
     fn long_blocks_hash_as_short_ones_do() {
         let tokens: Vec<u32> = (0..300).map(|token| token * 70_000).collect();
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-        for length in [1, 255, 256, 257, 300] {
+        for length in [1, 15, 16, 17, 63, 64, 65, 255, 256, 257, 300] {
             assert_eq!(local(&tokens[..length], 7), xxh3_64_with_seed(&bytes[..length * 4], 7));
         }
     }

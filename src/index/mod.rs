@@ -13,19 +13,26 @@
 //! | [`run`], [`cover`] | runs, and who holds what of them |
 //! | [`names`], [`orphan`], [`publisher`] | what a publisher calls its blocks, and which wait for their parent |
 //! | [`shard`] | publishers come and go |
-//! | [`apply`], `place` | a batch applied in bounded steps |
+//! | [`apply`], `store`, `remove`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
+//! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
 //! | [`walk`], [`answer`] | a prefix walked |
 
 pub mod answer;
 pub mod apply;
 pub mod context;
 pub mod cover;
+mod envelope;
 pub mod hash;
+mod keyed;
 pub mod names;
+pub mod object_key;
 pub mod orphan;
 mod place;
 pub mod publisher;
+mod remove;
+pub mod resolve;
 pub mod run;
 pub mod shard;
+mod store;
 pub mod table;
 pub mod walk;

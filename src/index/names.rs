@@ -118,6 +118,12 @@ impl Names {
         }
     }
 
+    /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.
+    pub fn warm(&self, hashes: &[u64]) {
+        let known = hashes.iter().filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
+        std::hint::black_box(known);
+    }
+
     /// Whether the name denotes several places.
     pub fn is_ambiguous(&self, hash: u64) -> bool {
         !self.latest.is_empty() && self.latest.contains_key(&hash)
@@ -216,9 +222,14 @@ impl Names {
     /// One copy less, or with `remaining` exactly so many left. Calls `release` for every place that the lane
     /// no longer holds, then `pin`/`unpin` as tombstones come and go. Returns whether the lane had the name.
     pub fn remove(&mut self, hash: u64, lane: u8, remaining: Option<u32>, events: &mut impl Places) -> bool {
-        let Some(name) = self.table.find_mut(hash, |name| name.lane == lane && name.count > 0) else {
-            return false;
-        };
+        let (mut found, mut entries) = (None, 0);
+        for name in self.table.all_mut(hash) {
+            entries += 1;
+            if name.lane == lane && name.count > 0 {
+                found = Some(name);
+            }
+        }
+        let Some(name) = found else { return false };
         let surplus = if name.count == u8::MAX { self.surplus.remove(&(hash, lane)).unwrap_or(0) } else { 0 };
         let left = remaining.unwrap_or(u32::from(name.count) + surplus - 1);
         if left > 0 {
@@ -228,15 +239,12 @@ impl Names {
             }
             return true;
         }
-        let only = self.table.all(hash).nth(1).is_none();
-        if only {
-            if let Some(name) = self.table.find_mut(hash, |_| true) {
-                name.lane = TOMBSTONE;
-                name.count = 0;
-                let place = name.place();
-                events.pin(place);
-                self.let_go(place, lane, events);
-            }
+        if entries == 1 {
+            name.lane = TOMBSTONE;
+            name.count = 0;
+            let place = name.place();
+            events.pin(place);
+            self.let_go(place, lane, events);
             self.bury(hash, events);
         } else {
             self.remove_of_many(hash, lane, events);

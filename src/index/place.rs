@@ -11,7 +11,7 @@ use super::context::ContextKey;
 use super::cover::Stretch;
 use super::hash;
 use super::names::{Places, Stored};
-use super::publisher::Publisher;
+use super::publisher::{Class, Publisher};
 use super::run::{Left, Place};
 use super::shard::{Ledger, Shard};
 use crate::event::{Batch, Skip, Slice};
@@ -26,7 +26,7 @@ pub(super) enum NameSource {
 }
 
 impl NameSource {
-    fn of<'a>(&'a self, batch: &'a Batch) -> &'a [u64] {
+    pub(super) fn of<'a>(&'a self, batch: &'a Batch) -> &'a [u64] {
         match self {
             Self::Batch(slice) => slice.of(&batch.hashes),
             Self::Owned(names) => names,
@@ -86,7 +86,7 @@ impl Chain {
 
 /// Blocks to be placed by their standard hashes alone.
 pub(super) struct ByHash {
-    pub(super) names: Slice,
+    pub(super) names: NameSource,
     pub(super) lane: u8,
     /// The context; its number may change between two steps, while nothing is held there yet.
     pub(super) key: Arc<ContextKey>,
@@ -104,7 +104,7 @@ pub(super) struct Placeholder {
 }
 
 /// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
-struct Holding {
+pub(super) struct Holding {
     lane: u8,
     context: u32,
     instance: u32,
@@ -114,6 +114,20 @@ struct Holding {
     /// End of what the owner held in the run before; only below it a block may be held already.
     held_until: u16,
     gained: u64,
+}
+
+impl Holding {
+    /// The lane that is credited.
+    pub(super) fn lane(&self) -> u8 {
+        self.lane
+    }
+
+    /// Credits this one block, which the lane does not hold yet.
+    pub(super) fn take_whole(&mut self, place: Place) {
+        self.run = place.run;
+        self.span = Stretch { start: place.at, end: place.at + 1 };
+        self.gained = 1;
+    }
 }
 
 impl Shard {
@@ -133,7 +147,13 @@ impl Shard {
         for (at, name) in names[..until].iter().enumerate().skip(chain.at) {
             let local = chain.locals.local(reading.batch, at, self.seed);
             let seq = hash::next(chain.seq, local, self.seed);
-            let place = self.find_or_make(chain.context, seq, chain.previous, chain.seq.is_none());
+            let place = self.find_or_make(
+                chain.context,
+                seq,
+                chain.previous,
+                chain.seq.is_none(),
+                names.len() - at - 1,
+            );
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 failed = Some(reason);
                 break;
@@ -143,8 +163,12 @@ impl Shard {
             if publisher.orphans.await_parent(*name) {
                 announced.push(*name);
             }
+            if self.resolver.cares(*name) && publisher.registration.class == Class::Engine {
+                self.apply.woken.push((*name, place));
+            }
         }
         self.settle_holding(publisher, &holding);
+        self.wake_all();
         if let Some(reason) = failed {
             publisher.stats.skipped[reason as usize].add(1);
         } else if until < names.len() {
@@ -152,8 +176,8 @@ impl Shard {
             return (Some(Work::Chain(chain)), done);
         }
         for name in &chain.removed {
-            let Publisher { names, lanes, stats, .. } = &mut *publisher;
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+            let (names, _, books) = publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
             names.remove(*name, chain.lane, None, &mut ledger);
         }
         (None, done)
@@ -181,12 +205,12 @@ impl Shard {
         if work.at == 0 {
             work.previous = work.parent.and_then(|parent| self.contexts.get(context).find(parent));
         }
-        let all = work.names.of(&reading.batch.hashes);
+        let all = work.names.of(reading.batch);
         let until = all.len().min(work.at + budget);
         let done = until - work.at;
         let mut holding = self.hold(publisher, work.lane, context);
-        for name in &all[work.at..until] {
-            let place = self.find_or_make(context, *name, work.previous, false);
+        for (at, name) in all[..until].iter().enumerate().skip(work.at) {
+            let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
@@ -196,10 +220,15 @@ impl Shard {
             if publisher.orphans.await_parent(*name) {
                 announced.push(*name);
             }
+            if self.resolver.cares(*name) && publisher.registration.class == Class::Engine {
+                self.apply.woken.push((*name, place));
+            }
         }
         self.settle_holding(publisher, &holding);
+        let more = until < all.len();
         work.at = until;
-        ((until < all.len()).then_some(Work::ByHash(work)), done)
+        self.wake_all();
+        (more.then_some(Work::ByHash(work)), done)
     }
 
     pub(super) fn work_placeholder(
@@ -250,14 +279,14 @@ impl Shard {
         {
             publisher.names.prefer(name, preferred);
         }
-        let Publisher { lanes, stats, .. } = publisher;
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+        let (_, _, books) = publisher.split();
+        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
         for place in places {
             ledger.unpin(*place);
         }
     }
 
-    fn hold(&mut self, publisher: &mut Publisher, lane: u8, context: u32) -> Holding {
+    pub(super) fn hold(&mut self, publisher: &mut Publisher, lane: u8, context: u32) -> Holding {
         let owner = publisher.lanes[usize::from(lane)].owner(context).unwrap_or_else(|| {
             let owner = self.contexts.add_owner(context, publisher.owner(lane));
             publisher.lanes[usize::from(lane)].enter(context, owner);
@@ -275,7 +304,15 @@ impl Shard {
         }
     }
 
-    fn find_or_make(&mut self, context: u32, seq: u64, previous: Option<Place>, root: bool) -> Place {
+    /// The place of block `seq` behind `previous`, which `more` blocks are likely to follow.
+    pub(super) fn find_or_make(
+        &mut self,
+        context: u32,
+        seq: u64,
+        previous: Option<Place>,
+        root: bool,
+        more: usize,
+    ) -> Place {
         let mut append = None;
         if let Some(previous) = previous {
             let run = self.runs.get(previous.run);
@@ -306,18 +343,18 @@ impl Shard {
         // a parent in another context (a lie of a by-hash publisher) is no place to append to
         if let Some(previous) = append
             && self.runs.get(previous.run).context == context
-            && let Some(place) = self.runs.append(previous.run, seq)
+            && let Some(place) = self.runs.append(previous.run, seq, more)
         {
             known.appended(seq, place);
             return place;
         }
-        let place = self.runs.create(context, seq, previous, root);
+        let place = self.runs.create(context, seq, previous, root, more);
         known.head(seq, place);
         place
     }
 
     /// Names the block and lets the lane hold it; whole stretches are credited at once.
-    fn credit(
+    pub(super) fn credit(
         &mut self,
         publisher: &mut Publisher,
         holding: &mut Holding,
@@ -332,6 +369,9 @@ impl Shard {
             holding.held_until = cover.map_or(0, |at| run.covers[at].end());
             holding.run = place.run;
             holding.span = Stretch { start: place.at, end: place.at };
+        }
+        if let Some(base) = publisher.lanes[usize::from(holding.lane)].base {
+            return self.credit_part(publisher, holding, base, name, place);
         }
         let unpins = &mut self.apply.unpins;
         // a tombstone that wakes up lets go of its place only after the lane holds it
@@ -365,7 +405,21 @@ impl Shard {
         holding.span = Stretch { start: 0, end: 0 };
     }
 
-    fn settle_holding(&mut self, publisher: &mut Publisher, holding: &Holding) {
+    /// Ends a holding: what was credited is held, and tombstones that woke up let go of their places.
+    pub(super) fn settle_holding(&mut self, publisher: &mut Publisher, holding: &Holding) {
+        self.settle_whole(publisher, holding);
+        let (_, _, books) = publisher.split();
+        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+        let mut unpins = std::mem::take(&mut self.apply.unpins);
+        for place in unpins.drain(..) {
+            ledger.unpin(place);
+        }
+        self.apply.unpins = unpins;
+        self.contexts.drop_if_idle(holding.context);
+    }
+
+    /// The same without the tombstones.
+    pub(super) fn settle_whole(&mut self, publisher: &mut Publisher, holding: &Holding) {
         if holding.span.start < holding.span.end {
             self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
         }
@@ -376,13 +430,5 @@ impl Shard {
         if let Some(owner) = lane.leave_if_empty(holding.context) {
             self.contexts.remove_owner(holding.context, owner);
         }
-        let Publisher { lanes, stats, .. } = publisher;
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
-        let mut unpins = std::mem::take(&mut self.apply.unpins);
-        for place in unpins.drain(..) {
-            ledger.unpin(place);
-        }
-        self.apply.unpins = unpins;
-        self.contexts.drop_if_idle(holding.context);
     }
 }

@@ -3,6 +3,7 @@
 use super::context::Owner;
 use super::names::{LANES, Names};
 use super::orphan::Orphans;
+use super::run::Place;
 use crate::event::Skip;
 use crate::metrics::PublisherStats;
 use std::collections::HashMap;
@@ -67,6 +68,8 @@ pub struct Lane {
     pub backend: u32,
     /// Medium, numbered within the shard.
     pub medium: u8,
+    /// The lane that holds a block once all its parts are there: this one only counts a part.
+    pub base: Option<u8>,
     /// The lane's owner in each context where it holds something, sorted by context.
     owners: Vec<LaneOwner>,
     /// Blocks held, over all contexts.
@@ -125,6 +128,34 @@ impl Lane {
     }
 }
 
+/// Rank of the lane that holds a pool's block once all ranks' objects are there.
+const WHOLE: u32 = u32::MAX;
+
+/// The objects that make up blocks of a pool registered with `tp_size`.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Ranks whose objects make a block; 0 when one object is a block.
+    pub needed: u32,
+    /// (place, lane of the rank) → names that hold it.
+    pub present: HashMap<(Place, u8), u32>,
+}
+
+/// What a change of names touches beside the index.
+pub(super) struct Books<'a> {
+    pub(super) lanes: &'a mut [Lane],
+    pub(super) parts: &'a mut Parts,
+    pub(super) stats: &'a PublisherStats,
+}
+
+impl Parts {
+    /// Whether enough ranks hold the place for lane `base` to hold it.
+    pub(super) fn complete(&self, lanes: &[Lane], place: Place, base: u8) -> bool {
+        let of_base = |lane: &usize| lanes[*lane].base == Some(base);
+        let present = |lane: &usize| self.present.contains_key(&(place, *lane as u8));
+        (0..lanes.len()).filter(of_base).filter(present).count() >= self.needed as usize
+    }
+}
+
 /// One registration and everything it contributed.
 pub struct Publisher {
     /// What was registered.
@@ -141,6 +172,8 @@ pub struct Publisher {
     pub names: Names,
     /// Stores that wait for their parent.
     pub orphans: Orphans,
+    /// Objects that make up blocks.
+    pub parts: Parts,
     /// Backends by number.
     backends: Vec<String>,
     /// Group → whether it carries prefixes, as stores said.
@@ -161,6 +194,10 @@ impl Publisher {
         salt: u64,
         stats: Arc<PublisherStats>,
     ) -> Self {
+        let needed = match (registration.class, registration.tp_size) {
+            (Class::Pool, Some(size)) if size > 1 => size,
+            _ => 0,
+        };
         Self {
             registration,
             number,
@@ -169,6 +206,7 @@ impl Publisher {
             lanes: Vec::new(),
             names: Names::new(salt),
             orphans: Orphans::default(),
+            parts: Parts { needed, present: HashMap::new() },
             backends: Vec::new(),
             groups: HashMap::new(),
             last_event_id: None,
@@ -178,7 +216,10 @@ impl Publisher {
 
     /// Heap bytes taken.
     pub fn bytes(&self) -> usize {
-        self.names.bytes() + self.orphans.bytes() + self.lanes.capacity() * size_of::<Lane>()
+        self.names.bytes()
+            + self.orphans.bytes()
+            + self.lanes.capacity() * size_of::<Lane>()
+            + self.parts.present.capacity() * size_of::<((Place, u8), u32)>()
     }
 
     /// Number of a backend; `""` is an engine's own cache.
@@ -206,8 +247,22 @@ impl Publisher {
         if self.lanes.len() >= LANES {
             return Err(Skip::Bound);
         }
-        self.lanes.push(Lane { rank, backend, medium, owners: Vec::new(), held: 0 });
+        self.lanes.push(Lane { rank, backend, medium, base: None, owners: Vec::new(), held: 0 });
         Ok(self.lanes.len() as u8 - 1)
+    }
+
+    /// Number of the lane for the objects of one tensor-parallel rank.
+    pub fn part_lane(&mut self, tp_rank: u32, backend: u32, medium: u8) -> Result<u8, Skip> {
+        let base = self.lane(WHOLE, backend, medium)?;
+        let lane = self.lane(tp_rank, backend, medium)?;
+        self.lanes[usize::from(lane)].base = Some(base);
+        Ok(lane)
+    }
+
+    /// Names and orphans apart from what their changes touch.
+    pub(super) fn split(&mut self) -> (&mut Names, &mut Orphans, Books<'_>) {
+        let books = Books { lanes: &mut self.lanes, parts: &mut self.parts, stats: &self.stats };
+        (&mut self.names, &mut self.orphans, books)
     }
 
     /// Number of a known lane.

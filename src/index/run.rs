@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 pub const RUN_BLOCKS: usize = u16::MAX as usize;
 /// Dead positions a run keeps before its tail is looked at again.
 const SLACK: u16 = 16;
+/// Blocks announced for which a run makes room before they come.
+const AHEAD: usize = 64;
 
 /// A block: position `at` of run `run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -139,14 +141,23 @@ impl Runs {
         self.get(place.run).hashes[usize::from(place.at)]
     }
 
-    /// A new run of one block.
-    pub fn create(&mut self, context: u32, hash: u64, parent: Option<Place>, root: bool) -> Place {
+    /// A new run of one block; `more` are likely to follow at once.
+    pub fn create(
+        &mut self,
+        context: u32,
+        hash: u64,
+        parent: Option<Place>,
+        root: bool,
+        more: usize,
+    ) -> Place {
         let depth =
             if root { Some(0) } else { parent.and_then(|parent| self.depth(parent)).map(|depth| depth + 1) };
         let parent = parent.map(|place| (place, self.slots[place.run as usize].life));
+        let mut hashes = Vec::with_capacity(1 + more.min(AHEAD));
+        hashes.push(hash);
         let run = Box::new(Run {
             context,
-            hashes: vec![hash],
+            hashes,
             covers: Vec::new(),
             pins: VecDeque::new(),
             parent,
@@ -176,20 +187,22 @@ impl Runs {
         }
     }
 
-    /// Appends a block behind the last one; `None` when the run is full.
-    pub fn append(&mut self, run: u32, hash: u64) -> Option<Place> {
-        self.change(run, |run| {
-            if run.hashes.len() >= RUN_BLOCKS {
-                return None;
-            }
-            if run.hashes.len() == run.hashes.capacity() {
-                // a quarter more, not twice: half-empty tails are most of what an index wastes
-                run.hashes.reserve_exact((run.hashes.len() / 4).max(4));
-            }
-            run.hashes.push(hash);
-            Some(run.hashes.len() as u16 - 1)
-        })
-        .map(|at| Place { run, at })
+    /// Appends a block behind the last one, `more` being likely to follow; `None` when the run is full.
+    pub fn append(&mut self, number: u32, hash: u64, more: usize) -> Option<Place> {
+        let run = self.get_mut(number);
+        let (at, before) = (run.hashes.len(), run.hashes.capacity());
+        if at >= RUN_BLOCKS {
+            return None;
+        }
+        let mut grown = 0;
+        if at == before {
+            // what the event brings or a quarter more, not twice: half-empty tails are most of what an index wastes
+            run.hashes.reserve_exact((1 + more.min(AHEAD)).max(at / 4).max(4));
+            grown = run.hashes.capacity() - before;
+        }
+        run.hashes.push(hash);
+        self.heap += grown * size_of::<u64>();
+        Some(Place { run: number, at: at as u16 })
     }
 
     /// Lets an owner hold a stretch.

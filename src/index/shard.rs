@@ -2,7 +2,8 @@
 
 use super::context::{Context, ContextKey, Lora, Owner};
 use super::names::{Name, Places};
-use super::publisher::{Lane, Publisher, Registration};
+use super::publisher::{Books, Lane, Publisher, Registration};
+use super::resolve::Resolver;
 use super::run::{Left, Place, Runs};
 use crate::event::Skip;
 use crate::event::medium::Medium;
@@ -26,7 +27,7 @@ pub(super) struct Contexts {
     salt: u64,
     /// Tenant → instances with owners there, and how many.
     present: HashMap<String, BTreeMap<u32, u32>>,
-    /// Contexts that events led to, away from their registrations, since somebody asked.
+    /// Contexts made since somebody asked.
     fresh: Vec<Arc<ContextKey>>,
 }
 
@@ -76,22 +77,9 @@ impl Contexts {
             self.slots.len() as u32 - 1
         });
         self.slots[number as usize] = Some(Context::new(number, key.clone(), self.salt));
+        self.fresh.push(key.clone());
         self.numbers.insert(key, number);
         Ok(number)
-    }
-
-    /// Notes that events of a registration lead to a context; one of another family is announced.
-    pub(super) fn led(&mut self, number: u32, registration: &Registration) {
-        let context = self.get_mut(number);
-        let key = &context.key;
-        let away = key.tenant != registration.tenant
-            || key.model != registration.model
-            || key.block_size != registration.block_size;
-        if away && !context.announced {
-            context.announced = true;
-            let key = key.clone();
-            self.fresh.push(key);
-        }
     }
 
     /// An owner begins to hold blocks in a context.
@@ -187,6 +175,7 @@ pub struct Shard {
     instance_numbers: HashMap<String, u32>,
     media: Vec<Medium>,
     leaving: VecDeque<Leaving>,
+    pub(super) resolver: Resolver,
     pub(super) walk: super::walk::Scratch,
     pub(super) apply: super::apply::Scratch,
 }
@@ -205,6 +194,7 @@ impl Shard {
             instance_numbers: HashMap::new(),
             media: vec![Medium::Gpu, Medium::Cpu, Medium::Disk, Medium::External],
             leaving: VecDeque::new(),
+            resolver: Resolver::default(),
             walk: super::walk::Scratch::default(),
             apply: super::apply::Scratch::default(),
         }
@@ -237,6 +227,7 @@ impl Shard {
             for (context, owner) in publisher.lanes.iter().flat_map(Lane::owners) {
                 self.contexts.get_mut(context).hide_owner(owner);
             }
+            self.resolver.forget(number, |_| true);
             self.leaving.push_back(Leaving { publisher, segment: 0, names: Vec::new() });
         }
     }
@@ -245,8 +236,8 @@ impl Shard {
     pub fn purge(&mut self, budget: usize) -> bool {
         let mut done = 0;
         while let Some(mut leaving) = self.leaving.pop_front() {
-            let Publisher { names, lanes, stats, .. } = leaving.publisher.as_mut();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, lanes, stats };
+            let (names, _, books) = leaving.publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
             while done < budget
                 && let Some(name) = leaving.names.pop()
             {
@@ -310,8 +301,7 @@ impl Shard {
         self.contexts.present.get(tenant).into_iter().flat_map(|instances| instances.keys().copied())
     }
 
-    /// Contexts of another family (tenant, model, block size) than the registration whose events led there, each
-    /// once.
+    /// Contexts made since the last call.
     pub fn take_fresh(&mut self) -> Vec<Arc<ContextKey>> {
         std::mem::take(&mut self.contexts.fresh)
     }
@@ -424,8 +414,7 @@ pub fn base_key(registration: &Registration) -> ContextKey {
 pub(super) struct Ledger<'a> {
     pub(super) runs: &'a mut Runs,
     pub(super) contexts: &'a mut Contexts,
-    pub(super) lanes: &'a mut [Lane],
-    pub(super) stats: &'a PublisherStats,
+    pub(super) books: Books<'a>,
 }
 
 impl Ledger<'_> {
@@ -439,13 +428,16 @@ impl Ledger<'_> {
 
 impl Places for Ledger<'_> {
     fn release(&mut self, place: Place, lane: u8) {
+        if let Some(base) = self.books.lanes[usize::from(lane)].base {
+            return self.release_part(place, lane, base);
+        }
         let number = self.runs.get(place.run).context;
-        let lane = &mut self.lanes[usize::from(lane)];
+        let lane = &mut self.books.lanes[usize::from(lane)];
         let Some(owner) = lane.owner(number) else { return };
         let context = self.contexts.get_mut(number);
         let instance = context.owners[owner as usize].as_ref().map_or(0, |owner| owner.instance);
         context.held -= 1;
-        self.stats.blocks_held.set(self.stats.blocks_held.get() - 1);
+        self.books.stats.blocks_held.set(self.books.stats.blocks_held.get() - 1);
         if let Some(last) = lane.lose(number) {
             self.contexts.remove_owner(number, last);
         }

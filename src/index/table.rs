@@ -22,6 +22,11 @@ pub fn mix(hash: u64, salt: u64) -> u64 {
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
+/// Entries that hashbrown puts into so many buckets.
+fn full_at(buckets: usize) -> usize {
+    if buckets < 8 { buckets.saturating_sub(1) } else { buckets / 8 * 7 }
+}
+
 /// An entry knows the (mixed) hash it is found by.
 pub trait Keyed: Copy {
     /// The unmixed key.
@@ -110,15 +115,22 @@ impl<T: Keyed> Table<T> {
             .filter(move |entry| entry.key() == key)
     }
 
+    /// All entries of `key`, to change them (never their keys).
+    pub fn all_mut(&mut self, key: u64) -> impl Iterator<Item = &mut T> {
+        let hash = mix(key, self.salt);
+        let at = self.slot(hash);
+        at.and_then(|at| self.segments.get_mut(at))
+            .into_iter()
+            .flat_map(move |segment| segment.entries.iter_hash_mut(hash))
+            .filter(move |entry| entry.key() == key)
+    }
+
     /// Adds an entry beside whatever stands under its key.
     pub fn insert(&mut self, entry: T) {
         let hash = mix(entry.key(), self.salt);
         let at = self.room(hash);
         let salt = self.salt;
-        let entries = &mut self.segments[at].entries;
-        let before = entries.allocation_size();
-        entries.insert_unique(hash, entry, |entry| mix(entry.key(), salt));
-        self.bytes += entries.allocation_size() - before;
+        self.segments[at].entries.insert_unique(hash, entry, |entry| mix(entry.key(), salt));
         self.len += 1;
     }
 
@@ -152,7 +164,7 @@ impl<T: Keyed> Table<T> {
         ((hash >> 32) as usize) & ((1usize << self.depth) - 1)
     }
 
-    /// The segment that takes an entry of this hash, split first when full.
+    /// The segment that takes an entry of this hash without growing: made larger or split first when full.
     fn room(&mut self, hash: u64) -> usize {
         if self.directory.is_empty() {
             self.directory.push(0);
@@ -161,12 +173,33 @@ impl<T: Keyed> Table<T> {
         }
         loop {
             let at = self.directory[self.position(hash)] as usize;
-            let segment = &self.segments[at];
-            if segment.entries.len() < SEGMENT_ENTRIES || segment.depth >= MAX_DEPTH {
+            let Segment { entries, depth } = &self.segments[at];
+            if entries.len() < entries.capacity() {
                 return at;
             }
-            self.split(at);
+            let full = full_at(entries.num_buckets());
+            if entries.len() < full - full / 4 {
+                // worn by removals: hashbrown itself would double it
+                self.rebuild(at, full);
+            } else if full < SEGMENT_ENTRIES || *depth >= MAX_DEPTH {
+                self.rebuild(at, full + 1);
+            } else {
+                self.split(at);
+            }
         }
+    }
+
+    /// Moves a segment's entries into a fresh table with room for `capacity`.
+    fn rebuild(&mut self, at: usize, capacity: usize) {
+        let salt = self.salt;
+        let old = std::mem::take(&mut self.segments[at].entries);
+        self.bytes -= old.allocation_size();
+        let mut new = HashTable::with_capacity(capacity);
+        for entry in old {
+            new.insert_unique(mix(entry.key(), salt), entry, |entry| mix(entry.key(), salt));
+        }
+        self.bytes += new.allocation_size();
+        self.segments[at].entries = new;
     }
 
     fn split(&mut self, at: usize) {

@@ -1,0 +1,189 @@
+//! What removals and clears take away.
+
+use super::apply::{Reading, Work};
+use super::envelope::{check_local, observe_envelope, rank, tenant};
+use super::keyed::keyed_object;
+use super::place::NameSource;
+use super::publisher::{Class, Publisher, Scope};
+use super::run::Place;
+use super::shard::{Ledger, Shard};
+use crate::event::{Clear, Envelope, Remove, Skip, medium};
+
+/// The lanes that a removal or a clear touches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lanes {
+    rank: Option<u32>,
+    backend: Option<u32>,
+    medium: Option<u8>,
+    /// Where the medium has no copy, any medium will do.
+    or_any_medium: bool,
+}
+
+impl Lanes {
+    fn any_medium(self) -> Self {
+        Self { medium: None, ..self }
+    }
+
+    fn take(self, publisher: &Publisher, lane: u8) -> bool {
+        let lane = &publisher.lanes[usize::from(lane)];
+        self.rank.is_none_or(|rank| rank == lane.rank)
+            && self.backend.is_none_or(|backend| backend == lane.backend)
+            && self.medium.is_none_or(|medium| medium == lane.medium)
+    }
+}
+
+impl Shard {
+    pub(super) fn begin_remove(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        remove: &Remove,
+    ) -> Result<Option<Work>, Skip> {
+        let payload = reading.payload;
+        let envelope = reading.envelope(remove.envelope);
+        observe_envelope(publisher, reading, envelope);
+        check_local(remove.locality, payload)?;
+        if !publisher.carries_prefix(remove.group_idx, remove.spec_kind.text(payload)) {
+            return Err(Skip::Group);
+        }
+        let object = match envelope {
+            Some(envelope) => keyed_object(reading, remove.hashes, envelope)?,
+            None => None,
+        };
+        let pool = publisher.registration.class == Class::Pool;
+        let medium = self.medium(&medium::canonical(remove.medium.text(payload), pool))?;
+        let mut lanes = Lanes {
+            rank: Some(rank(publisher, reading.batch, envelope)),
+            backend: Some(0),
+            medium: Some(medium),
+            or_any_medium: pool,
+        };
+        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
+        match publisher.known_backend(backend) {
+            Some(backend) => lanes.backend = Some(backend),
+            None => lanes.backend = Some(u32::MAX),
+        }
+        if envelope.is_some_and(|envelope| whole_object(publisher, envelope)) {
+            lanes = lanes.any_medium();
+        }
+        self.check_depth(publisher, reading, remove, envelope);
+        if publisher.parts.needed > 0 {
+            lanes.rank = Some(object.as_ref().and_then(|object| object.tp_rank).unwrap_or(0));
+        }
+        let names =
+            object.map_or(NameSource::Batch(remove.hashes), |object| NameSource::Owned(object.hashes));
+        Ok(Some(Work::Remove { names, remaining: remove.remaining, lanes, at: 0 }))
+    }
+
+    pub(super) fn check_depth(
+        &self,
+        publisher: &Publisher,
+        reading: Reading<'_>,
+        remove: &Remove,
+        envelope: Option<&Envelope>,
+    ) {
+        let Some(stated) = envelope.and_then(|envelope| envelope.base_block_idx) else { return };
+        let first = remove.hashes.of(&reading.batch.hashes).first();
+        let known =
+            first.and_then(|name| publisher.names.place(*name)).and_then(|place| self.runs.depth(place));
+        if known.is_some_and(|known| known != stated) {
+            publisher.stats.depth_disagreements.add(1);
+        }
+    }
+
+    pub(super) fn begin_clear(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        clear: &Clear,
+    ) -> Result<Option<Work>, Skip> {
+        let envelope = reading.envelope(clear.envelope);
+        observe_envelope(publisher, reading, envelope);
+        let pool = publisher.registration.class == Class::Pool;
+        let medium = match reading.text(clear.medium) {
+            Some(name) => Some(self.medium(&medium::canonical(Some(name), pool))?),
+            None => None,
+        };
+        let backend = match envelope.and_then(|envelope| reading.text(envelope.backend_id)) {
+            Some(name) if pool => Some(publisher.known_backend(name).unwrap_or(u32::MAX)),
+            _ => None,
+        };
+        let rank = (!pool).then(|| rank(publisher, reading.batch, envelope));
+        let tenant = envelope.filter(|_| pool).and_then(|envelope| tenant(publisher, reading, envelope));
+        let lanes = Lanes { rank, backend, medium, or_any_medium: false };
+        let touched: Vec<bool> =
+            (0..publisher.lanes.len()).map(|lane| lanes.take(publisher, lane as u8)).collect();
+        publisher.orphans.clear(|lane| touched[usize::from(lane)]);
+        self.resolver.forget(publisher.number, |lane| touched[usize::from(lane)]);
+        let holds = publisher.lanes.iter().zip(&touched).any(|(lane, touched)| *touched && lane.held > 0)
+            || !publisher.parts.present.is_empty();
+        Ok(holds.then_some(Work::Clear { lanes, tenant, segment: 0 }))
+    }
+
+    pub(super) fn remove(&mut self, publisher: &mut Publisher, name: u64, lanes: Lanes, left: Option<u32>) {
+        let mut removed = self.remove_on(publisher, name, lanes, left);
+        if !removed && lanes.or_any_medium {
+            removed = self.remove_on(publisher, name, lanes.any_medium(), left);
+        }
+        if !removed {
+            publisher.stats.unknown_removals.add(1);
+        }
+    }
+
+    pub(super) fn remove_on(
+        &mut self,
+        publisher: &mut Publisher,
+        name: u64,
+        lanes: Lanes,
+        left: Option<u32>,
+    ) -> bool {
+        let mut removed = false;
+        for lane in 0..publisher.lanes.len() as u8 {
+            if !lanes.take(publisher, lane) {
+                continue;
+            }
+            let number = publisher.number;
+            let (names, orphans, books) = publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+            removed |= names.remove(name, lane, left, &mut ledger)
+                || !orphans.is_empty() && orphans.remove(name, lane, left)
+                || self.resolver.cancel(name, number, lane);
+        }
+        removed
+    }
+
+    pub(super) fn clear_segment(
+        &mut self,
+        publisher: &mut Publisher,
+        lanes: Lanes,
+        tenant: Option<&str>,
+        segment: usize,
+    ) -> usize {
+        let mut found = std::mem::take(&mut self.apply.found);
+        found.clear();
+        let on = |lane: u8, place: Place| {
+            lanes.take(publisher, lane)
+                && tenant.is_none_or(|tenant| {
+                    self.contexts.get(self.runs.get(place.run).context).key.tenant == tenant
+                })
+        };
+        publisher.names.on_lanes(segment, on, &mut found);
+        for (name, lane) in &found {
+            let (names, _, books) = publisher.split();
+            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+            names.remove(*name, *lane, Some(0), &mut ledger);
+        }
+        let done = found.len();
+        self.apply.found = found;
+        done
+    }
+}
+
+/// Whether a removal means the object on every medium: the registration says so, or the master's main
+/// generation, which announces only the end of a whole object.
+fn whole_object(publisher: &Publisher, envelope: &Envelope) -> bool {
+    match publisher.registration.removal_scope {
+        Some(scope) => scope == Scope::Object,
+        None => envelope.has_object_key && envelope.dp_rank.is_none(),
+    }
+}

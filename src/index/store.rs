@@ -1,0 +1,297 @@
+//! What a store event asks for: checked as a whole before its first block is placed.
+
+use super::apply::{Reading, Work};
+use super::context::Lora;
+use super::envelope::{apply_envelope, check_local, observe_envelope, rank};
+use super::keyed::keyed_object;
+use super::orphan::Orphan;
+use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
+use super::publisher::{Class, Publisher};
+use super::run::Place;
+use super::shard::{Shard, base_key};
+use super::table::mix;
+use crate::event::extra::{self, Context as ExtraContext};
+use crate::event::{Envelope, Skip, Slice, Span, Store, medium};
+use hashbrown::HashTable;
+
+/// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
+const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
+/// Links followed to find out whether a block stands above itself.
+const ANCESTOR_STEPS: usize = 4096;
+/// Events of so few hashes are searched for repeats without a table.
+const FEW: usize = 24;
+
+impl Shard {
+    pub(super) fn begin_store(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+    ) -> Result<Option<Work>, Skip> {
+        let Reading { payload, batch } = reading;
+        let envelope = reading.envelope(store.envelope);
+        observe_envelope(publisher, reading, envelope);
+        check_local(store.locality, payload)?;
+        if !publisher.carries_prefix(store.group_idx, store.spec_kind.text(payload)) {
+            return Err(Skip::Group);
+        }
+        let block_size = block_size(publisher, store, envelope)?;
+        let tokens = store.tokens.filter(|tokens| tokens.len > 0);
+        if tokens.is_none()
+            && let Some(envelope) = envelope
+            && let Some(object) = keyed_object(reading, store.hashes, envelope)?
+        {
+            return self.begin_keyed(publisher, reading, store, envelope, object).map(Some);
+        }
+        if store.hashes.len == 0 {
+            return Err(Skip::Length);
+        }
+        if tokens.is_some_and(|tokens| {
+            u64::from(tokens.len) != u64::from(store.hashes.len) * u64::from(block_size)
+        }) {
+            return Err(Skip::Length);
+        }
+        let names = store.hashes.of(&batch.hashes);
+        if repeats(names, &mut self.apply.seen) {
+            return Err(Skip::Cycle);
+        }
+        let lane = self.lane(publisher, reading, store.medium, envelope, None)?;
+        match tokens {
+            Some(tokens) => self.begin_chain(publisher, reading, store, tokens, block_size, lane),
+            None => self.begin_without_tokens(publisher, reading, store, block_size, lane).map(Some),
+        }
+    }
+
+    pub(super) fn begin_chain(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        tokens: Slice,
+        block_size: u32,
+        lane: u8,
+    ) -> Result<Option<Work>, Skip> {
+        let Reading { payload, batch } = reading;
+        let envelope = reading.envelope(store.envelope);
+        let parent = match (store.parent, envelope) {
+            (None, Some(envelope)) if envelope.base_block_idx != Some(0) => return Err(Skip::NoPosition),
+            (parent, _) => parent.filter(|parent| *parent != SGLANG_ROOT),
+        };
+        let names = store.hashes.of(&batch.hashes);
+        if parent.is_some_and(|parent| names.contains(&parent)) {
+            return Err(Skip::Cycle);
+        }
+        let mut digests = Vec::new();
+        let mut salt = reading.text(store.cache_salt);
+        if store.extra_keys.is_some() || store.mm_infos.is_some() {
+            let lora = reading.text(store.lora_name).or(Some(&publisher.registration.lora_name));
+            let context = ExtraContext { blocks: names.len(), lora, root: parent.is_none(), seed: self.seed };
+            let found =
+                extra::digests_of_msgpack(payload, store.extra_keys, store.mm_infos, context, &mut digests)?;
+            salt = salt.or(found.filter(|salt| !salt.is_empty()));
+        }
+        let source = Locals::Tokens { tokens, block_size, digests };
+        let Some(parent) = parent else {
+            let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
+            let names = NameSource::Batch(store.hashes);
+            return Ok(Some(Work::Chain(Chain::new(names, source, lane, context, None, None))));
+        };
+        let Some(place) = self.parent_place(publisher, reading, store, parent, salt) else {
+            self.orphan(publisher, reading, store, parent, &source, lane);
+            return Ok(None);
+        };
+        self.check_descent(publisher, names, place)?;
+        let context = self.runs.get(place.run).context;
+        let seq = self.runs.hash(place);
+        let names = NameSource::Batch(store.hashes);
+        Ok(Some(Work::Chain(Chain::new(names, source, lane, context, Some(place), Some(seq)))))
+    }
+
+    pub(super) fn begin_without_tokens(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        block_size: u32,
+        lane: u8,
+    ) -> Result<Work, Skip> {
+        let envelope = reading.envelope(store.envelope);
+        let names = store.hashes;
+        let standard = envelope.is_some() || publisher.registration.standard_hashes;
+        let all_known =
+            || names.of(&reading.batch.hashes).iter().all(|name| publisher.names.place(*name).is_some());
+        if !standard || envelope.is_none() && all_known() {
+            return Ok(Work::Placeholder(Placeholder { names, lane, at: 0, unknown: false }));
+        }
+        let salt = reading.text(store.cache_salt);
+        let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
+        let key = self.contexts.get(context).key.clone();
+        let names = NameSource::Batch(names);
+        Ok(Work::ByHash(ByHash { names, lane, key, parent: store.parent, at: 0, previous: None }))
+    }
+
+    /// The place that `parent` denotes; where it denotes several, the one in the context that the event names.
+    pub(super) fn parent_place(
+        &mut self,
+        publisher: &Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        parent: u64,
+        salt: Option<&str>,
+    ) -> Option<Place> {
+        let latest = publisher.names.place(parent)?;
+        if !publisher.names.is_ambiguous(parent) {
+            return Some(latest);
+        }
+        let mut places = std::mem::take(&mut self.apply.places);
+        publisher.names.places(parent, &mut places);
+        let lora = reading.text(store.lora_name);
+        let fits = |place: &&Place| {
+            let key = &self.contexts.get(self.runs.get(place.run).context).key;
+            salt.is_none_or(|salt| key.cache_salt == salt)
+                && lora.is_none_or(|lora| key.lora == Lora::Name(lora.to_owned()))
+        };
+        let chosen =
+            if fits(&&latest) { latest } else { places.iter().find(fits).copied().unwrap_or(latest) };
+        self.apply.places = places;
+        Some(chosen)
+    }
+
+    /// A block that stands on the way from the root to its own parent cannot be stored there.
+    pub(super) fn check_descent(
+        &self,
+        publisher: &Publisher,
+        names: &[u64],
+        parent: Place,
+    ) -> Result<(), Skip> {
+        for name in names {
+            if let Some(place) = publisher.names.place(*name)
+                && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS)
+            {
+                return Err(Skip::Cycle);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn orphan(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        parent: u64,
+        source: &Locals,
+        lane: u8,
+    ) {
+        let names = store.hashes.of(&reading.batch.hashes).to_vec();
+        let locals = (0..names.len()).map(|at| source.local(reading.batch, at, self.seed)).collect();
+        let dropped = publisher.orphans.wait(Orphan { parent, names, locals, lane, removed: Vec::new() });
+        publisher.stats.orphans_dropped.add(dropped as u64);
+    }
+
+    pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
+        let blocks = orphan.names.len() as u64;
+        let place = publisher.names.place(orphan.parent)?;
+        if let Err(reason) = self.check_descent(publisher, &orphan.names, place) {
+            publisher.stats.skipped[reason as usize].add(1);
+            return None;
+        }
+        publisher.stats.orphans_adopted.add(blocks);
+        let context = self.runs.get(place.run).context;
+        let seq = self.runs.hash(place);
+        let mut chain = Chain::new(
+            NameSource::Owned(orphan.names),
+            Locals::Owned(orphan.locals),
+            orphan.lane,
+            context,
+            Some(place),
+            Some(seq),
+        );
+        chain.removed = orphan.removed;
+        Some(Work::Chain(chain))
+    }
+
+    /// The context of an event that has no parent.
+    pub(super) fn event_context(
+        &mut self,
+        publisher: &Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        envelope: Option<&Envelope>,
+        salt: Option<&str>,
+        block_size: u32,
+    ) -> Result<u32, Skip> {
+        let registration = &publisher.registration;
+        let lora = reading.text(store.lora_name).filter(|lora| *lora != registration.lora_name);
+        let lora_id = store.lora_id.filter(|_| registration.lora_name.is_empty() && lora.is_none());
+        if envelope.is_none() && lora.is_none() && lora_id.is_none() && salt.is_none() {
+            return Ok(publisher.base);
+        }
+        let mut key = base_key(registration);
+        key.block_size = block_size;
+        match (lora, lora_id) {
+            (Some(name), _) => key.lora = Lora::Name(name.to_owned()),
+            (None, Some(id)) => key.lora = Lora::Id(id),
+            (None, None) => {}
+        }
+        if let Some(salt) = salt {
+            salt.clone_into(&mut key.cache_salt);
+        }
+        if let Some(envelope) = envelope {
+            apply_envelope(&mut key, reading, envelope);
+        }
+        self.contexts.number_or_new(key)
+    }
+
+    /// The lane of a store, made when it is new.
+    pub(super) fn lane(
+        &mut self,
+        publisher: &mut Publisher,
+        reading: Reading<'_>,
+        medium: Span,
+        envelope: Option<&Envelope>,
+        tp_rank: Option<u32>,
+    ) -> Result<u8, Skip> {
+        let pool = publisher.registration.class == Class::Pool;
+        let medium = medium::canonical(medium.text(reading.payload), pool);
+        let medium = self.medium(&medium)?;
+        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
+        let backend = publisher.backend(backend)?;
+        if publisher.parts.needed > 0 {
+            return publisher.part_lane(tp_rank.unwrap_or(0), backend, medium);
+        }
+        publisher.lane(rank(publisher, reading.batch, envelope), backend, medium)
+    }
+}
+
+/// Tokens a block of a store. An engine's must be the registered one; an RFC event's chooses the context.
+pub(super) fn block_size(
+    publisher: &Publisher,
+    store: &Store,
+    envelope: Option<&Envelope>,
+) -> Result<u32, Skip> {
+    let registered = publisher.registration.block_size;
+    let stated = store.block_size.filter(|size| *size > 0);
+    match envelope {
+        Some(envelope) => Ok(stated.or(envelope.block_size.filter(|size| *size > 0)).unwrap_or(registered)),
+        None if stated.is_some_and(|size| size != registered) => Err(Skip::BlockSizeMismatch),
+        None => Ok(registered),
+    }
+}
+
+/// Whether a name stands twice in one event.
+fn repeats(names: &[u64], seen: &mut HashTable<u64>) -> bool {
+    if names.len() <= FEW {
+        return names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
+    }
+    seen.clear();
+    let repeated = names.iter().any(|name| {
+        let hash = mix(*name, 0);
+        let before = seen.len();
+        seen.entry(hash, |other| other == name, |other| mix(*other, 0)).or_insert(*name);
+        seen.len() == before
+    });
+    seen.clear();
+    seen.shrink_to(1 << 12, |other| mix(*other, 0));
+    repeated
+}

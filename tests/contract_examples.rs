@@ -106,7 +106,10 @@ fn the_contracts_bodies_are_answered_in_its_shape() {
     });
     assert_eq!(answer.json(), gone);
     let answer = post(&daemon, "/unregister", UNREGISTER);
-    assert_eq!((answer.status, answer.error()), (404, "service not found: vllm-prefill-node1|default|0".into()));
+    assert_eq!(
+        (answer.status, answer.error()),
+        (404, "service not found: vllm-prefill-node1|default|0".into())
+    );
 }
 
 /// The registered adapter and salt are those of an engine that names neither; both must be asked for.
@@ -261,7 +264,9 @@ fn endpoints_that_nobody_can_connect_to_are_refused() {
     let daemon = Daemon::start(1);
     let body: Value = serde_json::from_str(&REGISTER.replace("1.1.1.1", "127.0.0.1")).unwrap();
     for name in ["endpoint", "replay_endpoint"] {
-        for bad in ["tcp://*:5557", "tcp://0.0.0.0:5557", "inproc://a", "http://a:1", "tcp://a", "127.0.0.1:1"] {
+        for bad in
+            ["tcp://*:5557", "tcp://0.0.0.0:5557", "inproc://a", "http://a:1", "tcp://a", "127.0.0.1:1"]
+        {
             let mut body = body.clone();
             body[name] = json!(bad);
             let answer = daemon.post("/register", &body);

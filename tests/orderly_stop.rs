@@ -107,7 +107,8 @@ fn drivers() -> Vec<&'static str> {
 fn either_signal_ends_it_on_every_driver() {
     for driver in drivers() {
         for (signal, reactors) in [("TERM", "2"), ("INT", "2"), ("TERM", "1")] {
-            let service = Service::start(&["--driver", driver, "--reactors", reactors, "--drain-seconds", "0"]);
+            let service =
+                Service::start(&["--driver", driver, "--reactors", reactors, "--drain-seconds", "0"]);
             let engine = Engine::new(1, 2, 0);
             service.register(&engine.registration("a"));
             engine.joined();
@@ -209,7 +210,8 @@ fn settings_that_make_no_sense() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (broken, wrong) = (file("broken.json", "{\"a\": "), file("wrong.json", "{\"http_server_port\": \"x\"}"));
+    let (broken, wrong) =
+        (file("broken.json", "{\"a\": "), file("wrong.json", "{\"http_server_port\": \"x\"}"));
     for (arguments, code, words) in [
         (vec!["--config", broken.as_str()], 64, "broken.json"),
         (vec!["--config", wrong.as_str()], 64, "http_server_port"),

@@ -131,7 +131,10 @@ fn unregistering_by_type_and_by_all_ranks() {
     daemon.register(&pool.registration("a"));
     let count = || daemon.get("/services").json()["count"].as_u64().unwrap();
     assert_eq!(count(), 3);
-    assert_eq!(unregister(&daemon, json!({ "instance_id": "a", "type": "MOONCAKE" })), json!(["a|default|0"]));
+    assert_eq!(
+        unregister(&daemon, json!({ "instance_id": "a", "type": "MOONCAKE" })),
+        json!(["a|default|0"])
+    );
     assert_eq!(count(), 2);
     daemon.register(&pool.registration("a"));
     // an engine and a pool of one rank are named once
@@ -217,9 +220,7 @@ fn what_left_counts_no_more_at_once() {
         rank.store(&[0], 0..1, "GPU");
         settle(&[&daemon], &[&engine, &stays, &rank]);
         let question = json!({ "model": MODEL, "block_size": 1, "token_ids": [0, 1, 2] });
-        let entry = |tokens, ranks| {
-            json!({ "longest_matched": tokens, "GPU": tokens, "DP": ranks, "CPU": 0, "DISK": 0 })
-        };
+        let entry = |tokens, ranks| json!({ "longest_matched": tokens, "GPU": tokens, "DP": ranks, "CPU": 0, "DISK": 0 });
         let both = json!({ "a": entry(3, json!({ "0": 3, "1": 1 })), "b": entry(2, json!({ "0": 2 })) });
         assert_eq!(daemon.ask(&question)["default"], both);
 

@@ -16,7 +16,9 @@ fn files(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
     while let Some(path) = open.pop() {
         if path.is_dir() {
             open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.is_file() && (folders.iter().any(|folder| path == root.join(folder)) || ends(&path, endings)) {
+        } else if path.is_file()
+            && (folders.iter().any(|folder| path == root.join(folder)) || ends(&path, endings))
+        {
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             found.push((name, fs::read_to_string(&path).unwrap()));
         }
@@ -74,7 +76,9 @@ fn unsafe_code_is_explained_and_confined() {
             // the comment stands on the line, or above the statement or chain of calls that it belongs to
             let above = lines[..at].iter().rev().take_while(|line| {
                 let line = line.trim();
-                line.starts_with("//") || line.starts_with('#') || !(line.is_empty() || line.ends_with([';', '}']))
+                line.starts_with("//")
+                    || line.starts_with('#')
+                    || !(line.is_empty() || line.ends_with([';', '}']))
             });
             let explained = line.contains("SAFETY:") || above.take(8).any(|line| line.contains("SAFETY:"));
             assert!(explained, "{name}:{}: no SAFETY comment", at + 1);
@@ -131,7 +135,8 @@ fn nothing_names_a_place_on_a_machine() {
     let folders =
         ["src", "tests", "benches", "fuzz/fuzz_targets", "scripts", ".ci", "README.md", "Cargo.toml"];
     // spelled apart, so that this file passes its own test
-    let places = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
+    let places =
+        [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
     for (name, text) in files(&folders, &["rs", "md", "toml", "json", "jsonl", "", "sh"]) {
         for (at, line) in text.lines().enumerate() {
             for place in places {

@@ -46,9 +46,8 @@ fn services_have_the_references_keys() {
     ];
     assert_eq!(keys, reference.into_iter().chain(["reactor", "stream"]).collect());
     let of = |service: &Value| -> Vec<Value> { reference.iter().map(|key| service[key].clone()).collect() };
-    let first = json!([
-        engine.endpoint(), "tcp://127.0.0.1:9", "vLLM", MODEL, "sql", "blue", HOSTILE, 2, 3, "w8a8"
-    ]);
+    let first =
+        json!([engine.endpoint(), "tcp://127.0.0.1:9", "vLLM", MODEL, "sql", "blue", HOSTILE, 2, 3, "w8a8"]);
     assert_eq!(Value::from(of(&services[0])), first);
     let second = json!([pool.endpoint(), "", "Mooncake", MODEL, "", "default", "b", 2, 0, ""]);
     assert_eq!(Value::from(of(&services[1])), second);
@@ -102,7 +101,10 @@ fn a_stream_says_what_became_of_its_events() {
     engine.publisher.hole(2).unwrap();
     settle(&[&daemon], &[&engine]);
     let holed = stream();
-    assert_eq!((&holed["state"], &holed["gaps"], &holed["missed"]), (&json!("partial"), &json!(1), &json!(2)));
+    assert_eq!(
+        (&holed["state"], &holed["gaps"], &holed["missed"]),
+        (&json!("partial"), &json!(1), &json!(2))
+    );
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl Case {
     }
 
     fn entry(&self, more: Value) -> Value {
-        let mut question = json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2, 3, 4], "detail": true });
+        let mut question =
+            json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2, 3, 4], "detail": true });
         question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         self.daemon.ask(&question)["default"]["a"].take()
     }

@@ -245,16 +245,6 @@ impl Directory {
     /// A reactor has a context that its registrations did not announce.
     pub fn learn(&self, reactor: usize, key: &ContextKey) {
         let mut books = self.books();
-        let announced = books.publishers.values().any(|listing| {
-            let registration = &listing.registration;
-            listing.home == reactor
-                && registration.tenant == key.tenant
-                && registration.model == key.model
-                && registration.block_size == key.block_size
-        });
-        if announced {
-            return;
-        }
         let family = (key.tenant.clone(), key.model.clone(), key.block_size);
         let known = books.learned.entry(family).or_insert(0);
         let before = *known;

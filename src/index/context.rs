@@ -83,6 +83,8 @@ pub struct Context {
     pub owners: Vec<Option<Owner>>,
     /// How many of them are gone.
     gone: u32,
+    /// Whether somebody was told that events lead here.
+    pub announced: bool,
     /// First hash of a run → the run.
     heads: Table<Stand>,
     /// Every hash → its place, when somebody stores by hash alone.
@@ -102,6 +104,7 @@ impl Context {
             key,
             owners: Vec::new(),
             gone: 0,
+            announced: false,
             heads: Table::new(salt),
             places: Table::new(salt),
             by_hash: ByHash::Off,

@@ -165,7 +165,10 @@ impl Daemon {
             Message::Add { ticket, listing } => {
                 let reply = match streams::add(self, &listing) {
                     Ok(()) => Reply::Done,
-                    Err(reason) => Reply::Failed(reason.into()),
+                    Err(reason) => {
+                        tracing::error!(instance = listing.key.instance, "not registered: {reason}");
+                        Reply::Failed(reason.into())
+                    }
                 };
                 self.directory.touch();
                 self.reply(from, ticket, reply);

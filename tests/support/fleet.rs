@@ -140,6 +140,13 @@ pub trait Ask {
     }
 }
 
+/// For threads, which cannot share a [`Daemon`].
+impl Ask for SocketAddr {
+    fn address(&self) -> SocketAddr {
+        *self
+    }
+}
+
 /// A daemon in this process, on a free port.
 pub struct Daemon {
     pub directory: Arc<Directory>,

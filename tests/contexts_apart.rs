@@ -5,7 +5,7 @@
 #[path = "support/fleet.rs"]
 mod fleet;
 
-use fleet::{Ask, Daemon, Engine, MODEL, Pool, Source, settle};
+use fleet::{Ask, Daemon, Engine, MODEL, Pool, Source, settle, with};
 use kvatlas::wire::engine::{EngineEvent, ExtraKey, Stored};
 use serde_json::{Value, json};
 
@@ -13,9 +13,7 @@ const TOKENS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const IMAGE: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 fn registered(daemon: &Daemon, engine: &Engine, instance: &str, more: Value) {
-    let mut body = engine.registration(instance);
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    daemon.register(&body);
+    daemon.register(&with(engine.registration(instance), more));
     engine.joined();
 }
 
@@ -26,8 +24,7 @@ fn store(engine: &Engine, blocks: usize, like: impl for<'a> Fn(Stored<'a>) -> St
 }
 
 fn longest(daemon: &Daemon, instance: &str, more: Value) -> u64 {
-    let mut question = json!({ "model": MODEL, "block_size": 2, "token_ids": TOKENS });
-    question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let question = with(json!({ "model": MODEL, "block_size": 2, "token_ids": TOKENS }), more);
     let tenant = question["tenant_id"].as_str().unwrap_or("default").to_owned();
     daemon.ask(&question)[tenant][instance]["longest_matched"].as_u64().unwrap_or(0)
 }

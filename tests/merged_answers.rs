@@ -273,8 +273,12 @@ impl World {
                 break;
             }
             longest += BLOCK;
-            on.into_iter().for_each(|medium| *media.get_mut(medium).unwrap() += BLOCK);
-            of.into_iter().for_each(|rank| *ranks.entry(rank).or_default() += BLOCK);
+            for medium in on {
+                *media.get_mut(medium).unwrap() += BLOCK;
+            }
+            for rank in of {
+                *ranks.entry(rank).or_default() += BLOCK;
+            }
         }
         let ranks: Map<String, Value> =
             ranks.into_iter().map(|(rank, tokens)| (rank.to_string(), tokens.into())).collect();
@@ -283,18 +287,14 @@ impl World {
     }
 
     fn expected(&self, tenant: &str, model: &str, path: &[u8], instance: Option<&str>) -> Value {
-        let named: BTreeSet<&str> = match instance {
-            Some(instance) => [instance].into(),
-            None => {
-                let registered = self.members.iter().zip(CAST).filter(|(member, _)| member.alive);
-                let registered = registered.filter(|(_, cast)| cast.1 == tenant).map(|(_, cast)| cast.0);
-                let holding = CAST.iter().map(|cast| cast.0).filter(|instance| {
-                    let holds = |member: &Member| member.held.values().any(|media| !media.is_empty());
-                    self.holders(instance, tenant).iter().any(|(member, ..)| holds(member))
-                });
-                registered.chain(holding).collect()
-            }
-        };
+        let registered = self.members.iter().zip(CAST).filter(|(member, _)| member.alive);
+        let registered = registered.filter(|(_, cast)| cast.1 == tenant).map(|(_, cast)| cast.0);
+        let holding = CAST.iter().map(|cast| cast.0).filter(|instance| {
+            let holds = |member: &Member| member.held.values().any(|media| !media.is_empty());
+            self.holders(instance, tenant).iter().any(|(member, ..)| holds(member))
+        });
+        let all = || registered.chain(holding).collect();
+        let named: BTreeSet<&str> = instance.map_or_else(all, |instance| [instance].into());
         let entries: Map<String, Value> = named
             .into_iter()
             .map(|instance| (instance.to_owned(), self.entry(instance, tenant, model, path)))

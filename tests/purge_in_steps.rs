@@ -123,7 +123,7 @@ fn a_million_blocks_go_step_by_step() {
             assert_eq!(answer, [("small".into(), length, 0, length)], "after {steps} steps");
         }
         if steps % 64 == 7 {
-            assert_eq!(world.ask(&prompt(steps % PROMPTS | 1, BLOCKS)), [], "nothing of it is an answer");
+            assert_eq!(world.ask(&prompt((steps % PROMPTS) | 1, BLOCKS)), [], "nothing of it is an answer");
         }
         if steps == 1000 {
             let number = world.register("third");

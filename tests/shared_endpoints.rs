@@ -15,8 +15,8 @@ fn ask(daemon: &Daemon, tokens: &[u32]) -> Value {
     daemon.ask(&json!({ "model": MODEL, "block_size": 2, "token_ids": tokens }))["default"].take()
 }
 
-fn unregister(daemon: &Daemon, body: Value) -> Value {
-    let answer = daemon.post("/unregister", &body);
+fn unregister(daemon: &Daemon, body: &Value) -> Value {
+    let answer = daemon.post("/unregister", body);
     assert_eq!(answer.status, 200, "{body}");
     answer.json()["removed_instances"].take()
 }
@@ -42,7 +42,7 @@ fn a_pool_of_two_instances_feeds_both() {
         let held = json!({ "longest_matched": 4, "GPU": 0, "DP": {}, "CPU": 4, "DISK": 2 });
         assert_eq!(ask(&daemon, &TOKENS), json!({ "a": held.clone(), "b": held.clone() }));
 
-        assert_eq!(unregister(&daemon, json!({ "instance_id": "a" })), json!(["a|default|0"]));
+        assert_eq!(unregister(&daemon, &json!({ "instance_id": "a" })), json!(["a|default|0"]));
         assert_eq!(ask(&daemon, &TOKENS), json!({ "b": held.clone() }));
         pool.remove(&TOKENS, 1..2, "cpu", "");
         settle(&[&daemon], &[&pool]);
@@ -108,7 +108,7 @@ fn one_rank_leaves_and_the_other_stays() {
         store(&relay, Some(1), &TOKENS[..2]);
         settle(&[&daemon], &[&relay]);
         assert_eq!(ask(&daemon, &TOKENS)["a"]["DP"], json!({ "0": 4, "1": 2 }));
-        let removed = unregister(&daemon, json!({ "instance_id": "a", "dp_rank": 0 }));
+        let removed = unregister(&daemon, &json!({ "instance_id": "a", "dp_rank": 0 }));
         assert_eq!(removed, json!(["a|default|0"]));
         let left = json!({ "longest_matched": 2, "GPU": 2, "DP": { "1": 2 }, "CPU": 0, "DISK": 0 });
         assert_eq!(ask(&daemon, &TOKENS)["a"], left);
@@ -116,7 +116,7 @@ fn one_rank_leaves_and_the_other_stays() {
         store(&relay, Some(0), &[8, 8]);
         settle(&[&daemon], &[&relay]);
         assert_eq!(ask(&daemon, &[8, 8])["a"]["DP"], json!({ "0": 2, "1": 0 }));
-        assert_eq!(unregister(&daemon, json!({ "instance_id": "a" })), json!(["a|default|1"]));
+        assert_eq!(unregister(&daemon, &json!({ "instance_id": "a" })), json!(["a|default|1"]));
         assert_eq!(ask(&daemon, &TOKENS), Value::Null);
     }
 }
@@ -132,13 +132,13 @@ fn unregistering_by_type_and_by_all_ranks() {
     let count = || daemon.get("/services").json()["count"].as_u64().unwrap();
     assert_eq!(count(), 3);
     assert_eq!(
-        unregister(&daemon, json!({ "instance_id": "a", "type": "MOONCAKE" })),
+        unregister(&daemon, &json!({ "instance_id": "a", "type": "MOONCAKE" })),
         json!(["a|default|0"])
     );
     assert_eq!(count(), 2);
     daemon.register(&pool.registration("a"));
     // an engine and a pool of one rank are named once
-    let all = unregister(&daemon, json!({ "instance_id": "a", "type": "" }));
+    let all = unregister(&daemon, &json!({ "instance_id": "a", "type": "" }));
     assert_eq!(all, json!(["a|default|0", "a|default|1"]));
     assert_eq!(count(), 0);
     for body in [json!({ "instance_id": "a" }), json!({ "instance_id": "a", "type": "vLLM", "dp_rank": 1 })] {
@@ -237,13 +237,13 @@ fn what_left_counts_no_more_at_once() {
         settle(&[&daemon], &[&engine]);
         assert_eq!(daemon.ask(&question)["default"], both);
 
-        unregister(&daemon, json!({ "instance_id": "a", "dp_rank": 0 }));
+        unregister(&daemon, &json!({ "instance_id": "a", "dp_rank": 0 }));
         let left = json!({ "a": entry(1, json!({ "1": 1 })), "b": entry(2, json!({ "0": 2 })) });
         for _ in 0..10 {
             assert_eq!(daemon.ask(&question)["default"], left);
         }
         daemon.register(&again);
-        unregister(&daemon, json!({ "instance_id": "a" }));
+        unregister(&daemon, &json!({ "instance_id": "a" }));
         let left = json!({ "b": entry(2, json!({ "0": 2 })) });
         for _ in 0..10 {
             assert_eq!(daemon.ask(&question)["default"], left);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet::{Ask, Daemon, Engine, MODEL, Pool, Source, settle};
 use kvatlas::daemon::directory::Readiness;
 use kvatlas::index::hash::{DEFAULT_SEED, sequence_hashes};
+use kvatlas::limits::METRIC_STREAMS;
 use kvatlas::wire::engine::{EngineEvent, Hash};
 use serde_json::{Value, json};
 
@@ -215,7 +216,7 @@ fn parse(page: &str) -> Vec<Sample> {
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         if let Some(help) = line.strip_prefix("# HELP ") {
-            family = help.split_once(' ').expect("a sentence").0.to_owned();
+            help.split_once(' ').expect("a sentence").0.clone_into(&mut family);
             assert!(known.insert(family.clone()), "{family} twice");
             let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE ")).expect("a type");
             let kind = kind.strip_prefix(&family).expect("the type of this metric").trim();
@@ -267,6 +268,31 @@ fn metrics_are_prometheus_text() {
     for reactor in ["0", "1"] {
         find("kvatlas_http_requests_total", &[("reactor", reactor)]);
     }
+}
+
+/// So many streams have lines of their own; the others are one line.
+#[test]
+fn metrics_of_many_streams() {
+    let daemon = Daemon::start(1);
+    let engine = Engine::new(1, 2, 0);
+    let more = 3;
+    for rank in 0..METRIC_STREAMS + more {
+        let mut body = engine.registration("a");
+        body["dp_rank"] = json!(rank);
+        daemon.register(&body);
+    }
+    engine.joined();
+    engine.events_of(None, &[EngineEvent::Cleared(None)]);
+    settle(&[&daemon], &[&engine]);
+    let page = daemon.get("/metrics");
+    let samples = parse(std::str::from_utf8(&page.body).unwrap());
+    let clears: Vec<&Sample> =
+        samples.iter().filter(|sample| sample.name == "kvatlas_stream_clears_total").collect();
+    assert_eq!(clears.len(), METRIC_STREAMS + 1);
+    let other = clears.iter().find(|sample| sample.labels == [("instance".to_owned(), "other".to_owned())]);
+    assert!((other.unwrap().value - more as f64).abs() < 1e-9);
+    let all: f64 = clears.iter().map(|sample| sample.value).sum();
+    assert!((all - (METRIC_STREAMS + more) as f64).abs() < 1e-9, "{all}");
 }
 
 #[test]

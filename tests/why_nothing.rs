@@ -4,7 +4,7 @@
 #[path = "support/fleet.rs"]
 mod fleet;
 
-use fleet::{Ask, Daemon, Engine, MODEL, Source, settle};
+use fleet::{Ask, Daemon, Engine, MODEL, Source, settle, with};
 use kvatlas::wire::engine::{EngineEvent, Stored};
 use serde_json::{Value, json};
 
@@ -38,9 +38,8 @@ impl Case {
     }
 
     fn entry(&self, more: Value) -> Value {
-        let mut question =
-            json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2, 3, 4], "detail": true });
-        question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let question = json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2, 3, 4], "detail": true });
+        let question = with(question, more);
         self.daemon.ask(&question)["default"]["a"].take()
     }
 

@@ -39,6 +39,13 @@ pub fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
+/// An object with further members, or with others of the same names.
+pub fn with(mut object: Value, more: Value) -> Value {
+    let Value::Object(more) = more else { panic!("{more} is no object") };
+    object.as_object_mut().unwrap().extend(more);
+    object
+}
+
 /// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Response {

@@ -142,3 +142,18 @@ pub const GLOBAL_VIEW_MAPPINGS: usize = 10_000;
 pub const LEARNED_FAMILIES: usize = 4096;
 /// Streams with lines of their own in `/metrics`; the rest is summed up.
 pub const METRIC_STREAMS: usize = 1000;
+
+/// Batches that a stream remembers to tell a repeat from a restart (16 bytes each).
+pub const STREAM_MEMORY: usize = 1024;
+/// Messages of one stream that may wait for a replay.
+pub const HOLD_MESSAGES: usize = 16 * 1024;
+/// Bytes of all messages of one endpoint that may wait for replays.
+pub const HOLD_BYTES: usize = 64 * 1024 * 1024;
+/// Requests that may follow one another while each brings something new: publishers cut long answers short.
+pub const REPLAY_CHAIN: u32 = 64;
+/// Times that a replay may contradict what was published before it is no longer believed.
+pub const REPLAY_CONTRADICTIONS: u32 = 2;
+/// Topics of one endpoint; messages of further ones are refused and counted.
+pub const STREAM_TOPICS: usize = 256;
+/// Longest topic, bytes.
+pub const TOPIC_BYTES: usize = 4096;

@@ -74,6 +74,8 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
             receive_hwm: settings.zmq_hwm,
             ..subscription::Settings::default()
         },
+        replay_idle: Duration::from_millis(settings.replay_idle_ms),
+        stream_ttl: Duration::from_secs(settings.stream_ttl),
     };
     let reactors = reactor::start(reactor_settings(settings, count)?, move |seat| Daemon::new(seat, &setup))
         .map_err(|error| {

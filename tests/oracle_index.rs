@@ -398,7 +398,7 @@ impl World {
             return;
         }
         self.shard.remove_publisher(self.senders[at].number);
-        while !self.shard.purge(1 + self.dice.roll(5)) {}
+        // what it held is taken away later, and must not count meanwhile
         self.register(&publisher.instance, rank, pool, hashing);
         let fresh = self.senders.pop().expect("registered");
         self.senders[at] = fresh;
@@ -406,6 +406,9 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.dice.one_in(3) {
+            self.shard.purge(1 + self.dice.roll(5));
+        }
         match self.dice.roll(20) {
             0..=9 => self.store(),
             10..=11 => self.placeholder(),

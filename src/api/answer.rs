@@ -90,11 +90,7 @@ pub fn fragment(
     // what is left holds blocks under the tenant without being registered there, or is the one asked for
     let unannounced: Vec<u32> = match instance {
         Some(number) => vec![number],
-        // an instance that left still stands there until it is purged
-        None => shard
-            .present(question.tenant())
-            .filter(|number| view.home(shard.instance_name(*number)) == Some(me))
-            .collect(),
+        None => shard.present(question.tenant()).collect(),
     };
     for number in unannounced {
         if !done.contains(&number) {

@@ -52,13 +52,21 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 19] = [
+const STREAM: [OfStream; 30] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
     ("stream_gaps_total", "counter", "Jumps of the sequence number.", |s| &s.gaps),
-    ("stream_missed_total", "counter", "Sequence numbers left out.", |s| &s.missed),
-    ("stream_regressions_total", "counter", "Sequence numbers that went backwards.", |s| &s.regressions),
+    ("stream_missed_total", "counter", "Sequence numbers that never came.", |s| &s.missed),
+    ("stream_repeats_total", "counter", "Messages dropped as repeats.", |s| &s.repeats),
+    ("stream_restarts_total", "counter", "Lives of the publisher that ended.", |s| &s.restarts),
+    ("stream_replays_total", "counter", "Requests to the replay endpoint.", |s| &s.replays),
+    ("stream_replays_failed_total", "counter", "Requests that failed or fell silent.", |s| &s.replays_failed),
+    ("stream_replayed_total", "counter", "Batches that only a replay brought.", |s| &s.replayed),
+    ("stream_overflows_total", "counter", "Times too much waited behind a gap.", |s| &s.overflows),
+    ("stream_refused_topics_total", "counter", "Messages of topics beyond the bound.", |s| &s.refused_topics),
+    ("stream_disconnects_total", "counter", "Times the connection was lost.", |s| &s.disconnects),
+    ("stream_expired_total", "counter", "Times the entries were dropped at the TTL.", |s| &s.expired),
     ("stream_batches_total", "counter", "Batches applied.", |s| &s.publisher.batches),
     ("stream_stores_total", "counter", "Store events applied.", |s| &s.publisher.stores),
     ("stream_removes_total", "counter", "Removal events applied.", |s| &s.publisher.removes),
@@ -75,6 +83,15 @@ const STREAM: [OfStream; 19] = [
     }),
     ("stream_orphans_dropped_total", "counter", "Orphans dropped at the bound.", |s| {
         &s.publisher.orphans_dropped
+    }),
+    ("stream_keys_waited_total", "counter", "Pool objects that waited for an engine's hash.", |s| {
+        &s.publisher.keys_waited
+    }),
+    ("stream_keys_resolved_total", "counter", "Pool objects located by an engine's hash.", |s| {
+        &s.publisher.keys_resolved
+    }),
+    ("stream_keys_dropped_total", "counter", "Pool objects dropped at the bound.", |s| {
+        &s.publisher.keys_dropped
     }),
     (
         "stream_envelope_disagreements_total",

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | [`directory`], [`view`] | who is registered where; a reactor's copy of it for queries |
 //! | [`message`] | what reactors say to each other |
-//! | [`streams`] | subscriptions, and the way of a message into the shard |
+//! | [`streams`], [`local`] | subscriptions; one publisher, and how far its stream got |
+//! | [`ingest`] | the way of a message into the shard |
 //!
 //! The HTTP contract on top of it stands in [`crate::api`].
 
 pub mod directory;
+pub mod ingest;
+pub mod local;
 pub mod message;
 pub mod streams;
 pub mod view;
@@ -51,6 +54,10 @@ pub struct Setup {
     pub contexts: Arc<Contexts>,
     /// Bounds of a subscription.
     pub subscription: subscription::Settings,
+    /// How long a replay may stay silent.
+    pub replay_idle: Duration,
+    /// How long a publisher may be away before its entries are dropped; zero is for ever.
+    pub stream_ttl: Duration,
 }
 
 /// Vectors of a query, used again.
@@ -93,7 +100,12 @@ impl Daemon {
             seat,
             directory: setup.directory.clone(),
             shard: RefCell::new(Shard::new(setup.seed)),
-            streams: Streams::new(setup.contexts.clone(), setup.subscription),
+            streams: Streams::new(
+                setup.contexts.clone(),
+                setup.subscription,
+                setup.replay_idle,
+                setup.stream_ttl,
+            ),
             tickets: Tickets::new(),
             view: RefCell::default(),
             scratch: RefCell::default(),
@@ -249,7 +261,7 @@ impl Daemon {
     }
 
     /// Takes away what publishers that left hold, a step a turn.
-    fn purge(self: &Rc<Self>) {
+    pub fn purge(self: &Rc<Self>) {
         if self.purging.replace(true) {
             return;
         }
@@ -269,6 +281,9 @@ impl Daemon {
         while !self.seat.stopping.is_set() {
             self.weigh(&load);
             self.carry_mail();
+            for local in self.streams.locals() {
+                local::tick(&self, &local, self.streams.ttl).await;
+            }
             let events = self.streams.events.get();
             load.rate.set(events.saturating_sub(before));
             before = events;

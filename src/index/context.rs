@@ -69,8 +69,8 @@ pub struct Owner {
     pub rank: Option<u32>,
     /// Medium, numbered within the shard.
     pub medium: u8,
-    /// Its publisher left: what is not purged yet counts for nobody.
-    pub gone: bool,
+    /// Its publisher left: it counts for nobody, and what it holds is being taken away.
+    pub retired: bool,
 }
 
 /// One namespace of a shard.
@@ -81,10 +81,6 @@ pub struct Context {
     pub key: Arc<ContextKey>,
     /// Who holds blocks here; `None` is a free number.
     pub owners: Vec<Option<Owner>>,
-    /// How many of them are gone.
-    gone: u32,
-    /// Whether somebody was told that events lead here.
-    pub announced: bool,
     /// First hash of a run → the run.
     heads: Table<Stand>,
     /// Every hash → its place, when somebody stores by hash alone.
@@ -94,6 +90,10 @@ pub struct Context {
     to_enter: Vec<u32>,
     /// Blocks held, counted once an owner.
     pub held: u64,
+    /// Owners whose publisher left.
+    pub retired: u32,
+    /// Whether somebody was told that events lead here.
+    pub announced: bool,
 }
 
 impl Context {
@@ -103,13 +103,13 @@ impl Context {
             number,
             key,
             owners: Vec::new(),
-            gone: 0,
-            announced: false,
             heads: Table::new(salt),
             places: Table::new(salt),
             by_hash: ByHash::Off,
             to_enter: Vec::new(),
             held: 0,
+            retired: 0,
+            announced: false,
         }
     }
 
@@ -213,25 +213,13 @@ impl Context {
         self.owners.len() as u32 - 1
     }
 
-    /// An owner's publisher left: from now on its blocks are no answer.
-    pub fn hide_owner(&mut self, owner: u32) {
-        if let Some(owner) = &mut self.owners[owner as usize]
-            && !owner.gone
-        {
-            owner.gone = true;
-            self.gone += 1;
-        }
-    }
-
-    /// Whether blocks of owners that are gone still stand here.
-    pub fn hides(&self) -> bool {
-        self.gone > 0
-    }
-
     /// Frees an owner's number; it holds nothing any more.
     pub fn remove_owner(&mut self, owner: u32) {
-        let freed = self.owners[owner as usize].take();
-        self.gone -= u32::from(freed.is_some_and(|owner| owner.gone));
+        if let Some(owner) = self.owners[owner as usize].take()
+            && owner.retired
+        {
+            self.retired -= 1;
+        }
         while self.owners.last().is_some_and(Option::is_none) {
             self.owners.pop();
         }

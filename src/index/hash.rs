@@ -13,9 +13,9 @@ pub const DEFAULT_SEED: u64 = 1337;
 pub fn local(tokens: &[u32], seed: u64) -> u64 {
     // engines' usual block sizes; clearing more stack than a block needs costs more than hashing it
     match tokens.len() {
-        ..=16 => on_stack::<64>(tokens, seed),
-        ..=64 => on_stack::<256>(tokens, seed),
-        ..=256 => on_stack::<1024>(tokens, seed),
+        0..=16 => on_stack::<64>(tokens, seed),
+        17..=64 => on_stack::<256>(tokens, seed),
+        65..=256 => on_stack::<1024>(tokens, seed),
         _ => {
             let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
             xxh3_64_with_seed(&bytes, seed)

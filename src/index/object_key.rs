@@ -99,21 +99,21 @@ mod tests {
 
     const DIGEST: &str = "87c447e7e156b622c0479a6a52e15865bb8309af41d505658366ea7c6c088bb0";
 
-    fn engine(hash: u64, tp_rank: Option<u32>) -> Option<ObjectKey> {
-        Some(ObjectKey { hash: KeyHash::Engine(hash), tp_rank })
+    fn engine(hash: u64, tp_rank: Option<u32>) -> ObjectKey {
+        ObjectKey { hash: KeyHash::Engine(hash), tp_rank }
     }
 
-    fn standard(hash: u64) -> Option<ObjectKey> {
-        Some(ObjectKey { hash: KeyHash::Standard(hash), tp_rank: None })
+    fn standard(hash: u64) -> ObjectKey {
+        ObjectKey { hash: KeyHash::Standard(hash), tp_rank: None }
     }
 
     #[test]
     fn numbers_are_standard_hashes() {
-        assert_eq!(parse("12345"), standard(12345));
-        assert_eq!(parse("0x8000000000000011"), standard(0x8000_0000_0000_0011));
-        assert_eq!(parse("0XFFffFFffFFffFFff"), standard(u64::MAX));
-        assert_eq!(parse("  +7"), standard(7));
-        assert_eq!(parse("-1"), standard(u64::MAX));
+        assert_eq!(parse("12345"), Some(standard(12345)));
+        assert_eq!(parse("0x8000000000000011"), Some(standard(0x8000_0000_0000_0011)));
+        assert_eq!(parse("0XFFffFFffFFffFFff"), Some(standard(u64::MAX)));
+        assert_eq!(parse("  +7"), Some(standard(7)));
+        assert_eq!(parse("-1"), Some(standard(u64::MAX)));
         for nothing in ["", "0x", "18446744073709551616", "12a", "0x10000000000000000", "opaque", "7 "] {
             assert_eq!(parse(nothing), None, "{nothing:?}");
         }
@@ -122,20 +122,20 @@ mod tests {
     #[test]
     fn vllm_keys_name_engine_hashes() {
         let hash = 0x1453_887b_2877_d089;
-        assert_eq!(parse("Qwen3-8B@tp_rank:0@group:0@1453887b2877d089"), engine(hash, Some(0)));
+        assert_eq!(parse("Qwen3-8B@tp_rank:0@group:0@1453887b2877d089"), Some(engine(hash, Some(0))));
         let long = format!("ns@m@tp_rank:3@pcp0@dcp0@pp_rank:0@group:1@{DIGEST}");
-        assert_eq!(parse(&long), engine(0x8366_ea7c_6c08_8bb0, Some(3)));
-        assert_eq!(parse(&format!("m@{DIGEST}")), engine(0x8366_ea7c_6c08_8bb0, None));
+        assert_eq!(parse(&long), Some(engine(0x8366_ea7c_6c08_8bb0, Some(3))));
+        assert_eq!(parse(&format!("m@{DIGEST}")), Some(engine(0x8366_ea7c_6c08_8bb0, None)));
         let ascend = format!("m@pcp0@dcp0@head_or_tp_rank:2@pp_rank:0@{DIGEST}@17");
-        assert_eq!(parse(&ascend), engine(0x8366_ea7c_6c08_8bb0, Some(2)));
-        assert_eq!(parse("m@1453887b2877d089@5"), engine(hash, Some(5)));
+        assert_eq!(parse(&ascend), Some(engine(0x8366_ea7c_6c08_8bb0, Some(2))));
+        assert_eq!(parse("m@1453887b2877d089@5"), Some(engine(hash, Some(5))));
         assert_eq!(parse("m@tp_rank:0@nothing"), None);
     }
 
     #[test]
     fn sglang_keys_name_the_first_digits() {
-        assert_eq!(parse(DIGEST), engine(0x87c4_47e7_e156_b622, None));
-        assert_eq!(parse(&format!("tag_model_{DIGEST}_3_k")), engine(0x87c4_47e7_e156_b622, Some(3)));
-        assert_eq!(parse(&format!("{DIGEST}_v")), engine(0x87c4_47e7_e156_b622, None));
+        assert_eq!(parse(DIGEST), Some(engine(0x87c4_47e7_e156_b622, None)));
+        assert_eq!(parse(&format!("tag_model_{DIGEST}_3_k")), Some(engine(0x87c4_47e7_e156_b622, Some(3))));
+        assert_eq!(parse(&format!("{DIGEST}_v")), Some(engine(0x87c4_47e7_e156_b622, None)));
     }
 }

@@ -93,7 +93,7 @@ impl Lane {
         Some(self.owners[at].owner)
     }
 
-    /// (context, owner) wherever it holds something.
+    /// Its owners as (context, owner).
     pub fn owners(&self) -> impl Iterator<Item = (u32, u32)> {
         self.owners.iter().map(|owner| (owner.context, owner.owner))
     }
@@ -281,7 +281,7 @@ impl Publisher {
             instance: self.instance,
             rank: (self.registration.class == Class::Engine).then_some(lane.rank),
             medium: lane.medium,
-            gone: false,
+            retired: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::context::{Context, ContextKey, Lora, Owner};
 use super::names::{Name, Places};
-use super::publisher::{Books, Lane, Publisher, Registration};
+use super::publisher::{Books, Publisher, Registration};
 use super::resolve::Resolver;
 use super::run::{Left, Place, Runs};
 use crate::event::Skip;
@@ -111,9 +111,25 @@ impl Contexts {
 
     /// An owner holds nothing in a context any more.
     pub(super) fn remove_owner(&mut self, context: u32, owner: u32) {
-        let known = self.slots[context as usize].as_mut().expect("contexts outlive what they hold");
-        let instance = known.owners[owner as usize].as_ref().map(|owner| owner.instance);
-        known.remove_owner(owner);
+        self.absent(context, owner);
+        self.get_mut(context).remove_owner(owner);
+    }
+
+    /// The publisher of an owner left: from now on it counts for nobody.
+    fn retire(&mut self, context: u32, owner: u32) {
+        self.absent(context, owner);
+        let context = self.get_mut(context);
+        if let Some(owner) = context.owners[owner as usize].as_mut() {
+            owner.retired = true;
+            context.retired += 1;
+        }
+    }
+
+    /// An owner no longer makes its instance present under the context's tenant.
+    fn absent(&mut self, context: u32, owner: u32) {
+        let known = self.slots[context as usize].as_ref().expect("contexts outlive what they hold");
+        let owner = known.owners[owner as usize].as_ref().filter(|owner| !owner.retired);
+        let instance = owner.map(|owner| owner.instance);
         if let (Some(instance), Some(instances)) = (instance, self.present.get_mut(&known.key.tenant)) {
             if let Some(owners) = instances.get_mut(&instance) {
                 *owners -= 1;
@@ -233,14 +249,15 @@ impl Shard {
         Ok(number)
     }
 
-    /// A publisher leaves: nothing it sent or sends counts any more, and [`Shard::purge`] takes away what it holds.
+    /// A publisher leaves: neither what it sends nor what it holds counts any more, and [`Shard::purge`] takes
+    /// that away.
     pub fn remove_publisher(&mut self, number: u32) {
         if let Some(mut publisher) = self.publishers[number as usize].take() {
             publisher.orphans = super::orphan::Orphans::default();
-            for (context, owner) in publisher.lanes.iter().flat_map(Lane::owners) {
-                self.contexts.get_mut(context).hide_owner(owner);
-            }
             self.resolver.forget(number, |_| true);
+            for (context, owner) in publisher.lanes.iter().flat_map(super::publisher::Lane::owners) {
+                self.contexts.retire(context, owner);
+            }
             self.leaving.push_back(Leaving { publisher, segment: 0, names: Vec::new() });
         }
     }

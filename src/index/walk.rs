@@ -6,7 +6,7 @@
 //! one hash.
 
 use super::answer::Answer;
-use super::context::{Context, Owner};
+use super::context::Owner;
 use super::cover::Cover;
 use super::hash::Path;
 use super::run::{Place, Run};
@@ -35,11 +35,20 @@ impl Filter {
     }
 
     fn takes(&self, owner: &Owner) -> bool {
-        !owner.gone
+        !owner.retired
             && self.media >> owner.medium & 1 == 1
             && self.instance.is_none_or(|instance| instance == owner.instance)
             && self.rank.is_none_or(|rank| owner.rank == Some(rank))
     }
+}
+
+/// Whose covers count in a walk.
+#[derive(Clone, Copy)]
+struct Counting<'a> {
+    owners: &'a [Option<Owner>],
+    filter: Filter,
+    /// Nobody is filtered out.
+    everybody: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -106,12 +115,14 @@ impl Shard {
         }
         scratch.seen.resize(self.instances.len(), Seen::default());
         scratch.credits.resize(context.owners.len(), 0);
+        let everybody = filter.is_all() && context.retired == 0;
+        let counting = Counting { owners: &context.owners, filter, everybody };
         let mut base = 0;
         while base < path.blocks() {
             let Some(place) = context.find(path.first(base + 1)[base]) else { break };
             let run = self.runs.get(place.run);
             let length = common_length(run, place, path, base);
-            if !scratch.tally(run, place.at, length as u16, base as u32, context, filter) {
+            if !scratch.tally(run, place.at, length as u16, base as u32, counting) {
                 break;
             }
             base += length;
@@ -152,16 +163,8 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 impl Scratch {
     /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
     /// instance holds all of it.
-    fn tally(
-        &mut self,
-        run: &Run,
-        from: u16,
-        length: u16,
-        base: u32,
-        context: &Context,
-        filter: Filter,
-    ) -> bool {
-        let (to, all) = (from + length, filter.is_all() && !context.hides());
+    fn tally(&mut self, run: &Run, from: u16, length: u16, base: u32, counting: Counting<'_>) -> bool {
+        let to = from + length;
         let mut alive = false;
         let mut rest = run.covers.as_slice();
         while let Some(first) = rest.first() {
@@ -172,10 +175,10 @@ impl Scratch {
             if base > 0 && !self.is_alive(instance, base) {
                 continue;
             }
-            let held = if all && same == 1 {
+            let held = if counting.everybody && same == 1 {
                 self.credit_one(first, from, to)
             } else {
-                self.credit_group(group, from, to, &context.owners, filter, base)
+                self.credit_group(group, from, to, counting, base)
             };
             if held == 0 {
                 continue;
@@ -218,10 +221,10 @@ impl Scratch {
         group: &[Cover],
         from: u16,
         to: u16,
-        owners: &[Option<Owner>],
-        filter: Filter,
+        counting: Counting<'_>,
         base: u32,
     ) -> u16 {
+        let Counting { owners, filter, .. } = counting;
         let takes =
             |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
         let mut end = from;

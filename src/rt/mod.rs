@@ -6,6 +6,7 @@
 //! end early is ended by `shutdown(2)` on its descriptor ([`sys::shutdown`]).
 
 pub mod driver;
+pub mod gate;
 mod monoio;
 pub mod pin;
 pub mod signal;
@@ -14,6 +15,7 @@ pub mod turn;
 pub mod wake;
 
 pub use self::driver::{Chosen, Driver, DriverError};
+pub use self::gate::{Gate, Pass};
 pub use self::monoio::{Readable, Stream, Task, run, sleep, spawn};
 pub use self::signal::Signal;
 pub use self::turn::Turn;

@@ -1,9 +1,10 @@
 //! What a stream says about itself: written by its reactor, read by anybody.
 
+use super::trust::Counts;
 use crate::event::{Refusal, Skip};
 use crate::metrics::{Counter, PublisherStats};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How far a stream can be trusted.
@@ -12,22 +13,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum State {
     /// Nothing came yet.
     Connecting,
+    /// What is missing has been asked for.
+    Replaying,
     /// Nothing is known to be missing.
     Live,
     /// Something is known to be missing.
     Partial,
+    /// The publisher is away.
+    Disconnected,
+    /// The publisher has been away for so long that its entries were dropped.
+    Stale,
 }
 
 impl State {
     /// All states, by number.
-    pub const ALL: [State; 3] = [State::Connecting, State::Live, State::Partial];
+    pub const ALL: [State; 6] =
+        [State::Connecting, State::Replaying, State::Live, State::Partial, State::Disconnected, State::Stale];
 
     /// The name in answers and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
+            Self::Replaying => "replaying",
             Self::Live => "live",
             Self::Partial => "partial",
+            Self::Disconnected => "disconnected",
+            Self::Stale => "stale",
         }
     }
 }
@@ -48,18 +59,34 @@ pub struct StreamStats {
     pub bytes: Counter,
     /// Messages that were not topic, sequence number, payload.
     pub malformed: Counter,
-    /// Last sequence number plus one; 0 before the first.
-    pub next_sequence: Counter,
+    /// Last sequence number heard.
+    pub last_sequence: Counter,
     /// Jumps of the sequence number.
     pub gaps: Counter,
-    /// Sequence numbers left out by them.
+    /// Sequence numbers that never came.
     pub missed: Counter,
-    /// Sequence numbers that went backwards.
-    pub regressions: Counter,
+    /// Messages dropped as repeats.
+    pub repeats: Counter,
+    /// Lives of the publisher that ended.
+    pub restarts: Counter,
+    /// Batches that only a replay brought.
+    pub replayed: Counter,
+    /// Requests to the replay endpoint.
+    pub replays: Counter,
+    /// Requests that failed or fell silent.
+    pub replays_failed: Counter,
+    /// Times that more waited behind a gap than may be held.
+    pub overflows: Counter,
+    /// Messages of topics beyond the bound.
+    pub refused_topics: Counter,
+    /// Times that the connection was lost.
+    pub disconnects: Counter,
+    /// Times that the entries were dropped because the publisher stayed away.
+    pub expired: Counter,
     /// When the last batch was applied, milliseconds since the epoch; 0 before the first.
     pub last_event_ms: Counter,
     /// What became of the events.
-    pub publisher: std::sync::Arc<PublisherStats>,
+    pub publisher: Arc<PublisherStats>,
     /// The last thing that went wrong, and when.
     last_error: Mutex<Option<(u64, String)>>,
 }
@@ -72,12 +99,20 @@ impl Default for StreamStats {
             messages: Counter::default(),
             bytes: Counter::default(),
             malformed: Counter::default(),
-            next_sequence: Counter::default(),
+            last_sequence: Counter::default(),
             gaps: Counter::default(),
             missed: Counter::default(),
-            regressions: Counter::default(),
+            repeats: Counter::default(),
+            restarts: Counter::default(),
+            replayed: Counter::default(),
+            replays: Counter::default(),
+            replays_failed: Counter::default(),
+            overflows: Counter::default(),
+            refused_topics: Counter::default(),
+            disconnects: Counter::default(),
+            expired: Counter::default(),
             last_event_ms: Counter::default(),
-            publisher: std::sync::Arc::default(),
+            publisher: Arc::default(),
             last_error: Mutex::new(None),
         }
     }
@@ -96,21 +131,26 @@ impl StreamStats {
         }
     }
 
-    /// Notes the sequence number of a message.
-    pub fn observe(&self, sequence: u64) {
-        let next = self.next_sequence.get();
-        if next == 0 {
-            // 0 and 1 are where publishers begin; anything above was sent before we listened
-            self.enter(if sequence > 1 { State::Partial } else { State::Live });
-        } else if sequence > next {
-            self.gaps.add(1);
-            self.missed.add(sequence - next);
-            self.fail(format!("sequence numbers {next} to {} never came", sequence - 1));
-            self.enter(State::Partial);
-        } else if sequence < next {
-            self.regressions.add(1);
-        }
-        self.next_sequence.set(sequence.saturating_add(1));
+    /// Whether a message that simply follows may change the state.
+    pub fn is_settling(&self) -> bool {
+        self.state.load(Relaxed) != State::Live as u8
+    }
+
+    /// Whether the first replay is over, or there is none to wait for.
+    pub fn has_begun(&self) -> bool {
+        self.state.load(Relaxed) != State::Replaying as u8
+    }
+
+    /// Takes over what the tracker counted.
+    pub fn count(&self, counts: &Counts) {
+        self.gaps.set(counts.gaps);
+        self.missed.set(counts.missed);
+        self.repeats.set(counts.repeats);
+        self.restarts.set(counts.restarts);
+        self.replayed.set(counts.replayed);
+        self.replays.set(counts.asks);
+        self.replays_failed.set(counts.failed);
+        self.overflows.set(counts.overflows);
     }
 
     /// Counts a skipped event.

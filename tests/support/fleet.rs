@@ -179,6 +179,8 @@ impl Daemon {
             directory: directory.clone(),
             contexts: Contexts::new().unwrap(),
             subscription: subscription::Settings::default(),
+            replay_idle: Duration::from_secs(2),
+            stream_ttl: Duration::ZERO,
         };
         let settings = Settings {
             reactors,

@@ -1,0 +1,307 @@
+//! One publisher on its reactor: its place in the shard, and how far its stream got.
+//!
+//! Every publisher tracks its endpoint's numbers for itself, so that one registered later on a live socket gets
+//! its own first replay and nobody else's state is touched. What the tracker decides is carried out in order:
+//! the [`Gate`] lets the subscription and a replay take turns.
+
+use super::Daemon;
+use super::directory::Listing;
+use super::ingest;
+use crate::index::publisher::Class;
+use crate::rt::{Gate, Signal};
+use crate::stream::replay::{Ended, Replay};
+use crate::stream::stats::State;
+use crate::stream::subscription::Link;
+use crate::stream::topics::Topics;
+use crate::stream::trust::{Action, Counts, Numbered, Place, Trust};
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A payload that waits for its turn.
+pub type Held = Vec<u8>;
+
+/// A publisher registered on this reactor.
+pub struct Local {
+    /// Its registration.
+    pub listing: Arc<Listing>,
+    /// Number in the shard; another one after a restart.
+    pub number: Cell<u32>,
+    /// Its registration ended: what is still queued must not count.
+    pub gone: Rc<Signal>,
+    /// Carries out one decision after the other.
+    pub gate: Rc<Gate>,
+    /// The numbers of its endpoint.
+    pub topics: RefCell<Topics<Held>>,
+    /// Streams of its endpoint that brought it batches.
+    fed: RefCell<HashSet<usize>>,
+    /// Whether the endpoint is connected, once it ever was.
+    link: Cell<Option<Link>>,
+    /// When it was lost.
+    lost: Cell<Option<Instant>>,
+    /// Its entries were dropped because it stayed away too long.
+    stale: Cell<bool>,
+}
+
+impl Local {
+    /// A publisher of which nothing came yet. With a replay endpoint, `replay_idle` is how long it may be silent.
+    pub fn new(listing: Arc<Listing>, number: u32, replay_idle: Duration) -> Rc<Self> {
+        let replay = listing.replay.is_some().then_some(replay_idle);
+        Rc::new(Self {
+            listing,
+            number: Cell::new(number),
+            gone: Signal::new(),
+            gate: Gate::new(),
+            topics: RefCell::new(Topics::new(replay)),
+            fed: RefCell::default(),
+            link: Cell::new(None),
+            lost: Cell::new(None),
+            stale: Cell::new(false),
+        })
+    }
+
+    /// Whether a batch of this rank is for this publisher; `ranked` is whether some engine of the endpoint is
+    /// registered under the rank.
+    pub fn takes(&self, rank: Option<u32>, ranked: bool) -> bool {
+        self.listing.key.class == Class::Pool || !ranked || rank == Some(self.listing.key.rank)
+    }
+
+    /// Whether this is an engine registered under the rank.
+    pub fn is_ranked(&self, rank: Option<u32>) -> bool {
+        self.listing.key.class == Class::Engine && rank == Some(self.listing.key.rank)
+    }
+
+    /// A stream of the endpoint brought it a batch.
+    pub fn feed(&self, stream: usize) {
+        if !self.fed.borrow().contains(&stream) {
+            self.fed.borrow_mut().insert(stream);
+        }
+    }
+
+    /// Writes down how far the stream can be trusted.
+    pub fn tell(&self) {
+        let stats = &self.listing.stats;
+        let topics = self.topics.borrow();
+        let trust = topics.trust();
+        let counts = topics.streams().map(|(_, tracker)| tracker.counts()).fold(Counts::default(), sum);
+        stats.count(&counts);
+        stats.refused_topics.set(topics.refused());
+        if let Trust::Partial(reason) = trust
+            && stats.state().0 != State::Partial
+        {
+            stats.fail(reason.text().to_owned());
+        }
+        stats.enter(match (self.link.get(), trust) {
+            (Some(Link::Down), _) if self.stale.get() => State::Stale,
+            (Some(Link::Down), _) => State::Disconnected,
+            (_, Trust::Connecting) => State::Connecting,
+            (_, Trust::Replaying) => State::Replaying,
+            (_, Trust::Live) => State::Live,
+            (_, Trust::Partial(_)) => State::Partial,
+        });
+    }
+
+    /// The connection came or went.
+    pub fn linked(&self, link: Link) {
+        if self.link.get().is_some() {
+            self.topics.borrow_mut().reconnected();
+        }
+        self.link.set(Some(link));
+        match link {
+            Link::Up => {
+                self.lost.set(None);
+                self.stale.set(false);
+            }
+            Link::Down => {
+                self.lost.set(Some(Instant::now()));
+                self.listing.stats.disconnects.add(1);
+                self.listing.stats.fail("the connection was lost".to_owned());
+            }
+        }
+        self.tell();
+    }
+
+    /// Whether it has been away for longer than `ttl`, for the first time.
+    fn grows_stale(&self, ttl: Duration) -> bool {
+        let away = self.lost.get().is_some_and(|lost| lost.elapsed() >= ttl);
+        away && !self.stale.replace(away)
+    }
+}
+
+fn sum(one: Counts, other: Counts) -> Counts {
+    Counts {
+        applied: one.applied + other.applied,
+        repeats: one.repeats + other.repeats,
+        restarts: one.restarts + other.restarts,
+        gaps: one.gaps + other.gaps,
+        missed: one.missed + other.missed,
+        replayed: one.replayed + other.replayed,
+        surplus: one.surplus + other.surplus,
+        asks: one.asks + other.asks,
+        failed: one.failed + other.failed,
+        overflows: one.overflows + other.overflows,
+        outlived: one.outlived + other.outlived,
+    }
+}
+
+/// Begins the first replay, where there is one.
+pub async fn begin(daemon: Rc<Daemon>, local: Rc<Local>) {
+    let _pass = local.gate.enter().await;
+    let mut actions = Vec::new();
+    local.topics.borrow_mut().begin(Instant::now(), &mut actions);
+    carry_out(&daemon, &local, None, actions).await;
+}
+
+/// A message that does not simply follow: decides, and carries the decision out.
+pub async fn live(
+    daemon: &Rc<Daemon>,
+    local: &Rc<Local>,
+    topic: &[u8],
+    sequence: u64,
+    content: u64,
+    payload: &[u8],
+) {
+    let mut actions = Vec::new();
+    let message = Numbered { sequence, content, bytes: payload.len(), message: payload.to_vec() };
+    let stream = local.topics.borrow_mut().live(topic, message, Instant::now(), &mut actions);
+    carry_out(daemon, local, stream, actions).await;
+}
+
+/// Carries out what the tracker decided, in order.
+async fn carry_out(
+    daemon: &Rc<Daemon>,
+    local: &Rc<Local>,
+    stream: Option<usize>,
+    actions: Vec<Action<Held>>,
+) {
+    for action in actions {
+        if local.gone.is_set() {
+            return;
+        }
+        match action {
+            Action::Apply(place, payload) => {
+                let stream = stream.unwrap_or(0);
+                if ingest::apply_held(daemon, local, stream, &payload).await {
+                    clear(local, stream, place);
+                }
+            }
+            Action::Restart => restart(daemon, local, stream),
+            Action::AskReplay { from, ticket } => ask(daemon, local, from, ticket),
+            Action::Drop(_) | Action::Trust(_) => {}
+        }
+    }
+    local.tell();
+}
+
+/// A batch cleared everything: what was missing before it matters no more.
+pub fn clear(local: &Local, stream: usize, place: Place) {
+    let mut actions = Vec::new();
+    local.topics.borrow_mut().cleared(stream, place, &mut actions);
+    local.tell();
+}
+
+/// The publisher began anew: everything that came from it before goes.
+fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
+    let fed = local.fed.borrow();
+    // another topic of a shared endpoint may begin anew without this publisher
+    if !fed.is_empty() && stream.is_some_and(|stream| !fed.contains(&stream)) {
+        return;
+    }
+    drop(fed);
+    tracing::info!(
+        instance = local.listing.key.instance,
+        rank = local.listing.key.rank,
+        "the publisher restarted"
+    );
+    start_over(daemon, local);
+}
+
+/// Drops everything that the publisher holds; it goes on under a new number.
+fn start_over(daemon: &Rc<Daemon>, local: &Rc<Local>) {
+    let mut shard = daemon.shard.borrow_mut();
+    shard.remove_publisher(local.number.get());
+    let stats = local.listing.stats.publisher.clone();
+    match shard.add_publisher(local.listing.registration.clone(), stats) {
+        Ok(number) => local.number.set(number),
+        Err(_) => local.listing.stats.fail("there are too many contexts".to_owned()),
+    }
+    drop(shard);
+    local.fed.borrow_mut().clear();
+    daemon.purge();
+}
+
+/// Asks the replay endpoint, in a task of its own.
+fn ask(daemon: &Rc<Daemon>, local: &Rc<Local>, from: u64, ticket: u64) {
+    let (daemon, local) = (daemon.clone(), local.clone());
+    let turn = daemon.seat.ingest.clone();
+    turn.spawn(async move {
+        let Some(endpoint) = &local.listing.replay else { return };
+        let streams = &daemon.streams;
+        let ended = match Replay::ask(&streams.contexts, endpoint, streams.settings, from) {
+            Err(error) => Ended::Failed(error),
+            Ok(mut replay) => {
+                let each = async |topic: Option<&[u8]>, sequence: u64, payload: &[u8]| {
+                    replayed(&daemon, &local, ticket, topic, sequence, payload).await
+                };
+                replay.answer(&daemon.seat.ingest, &local.gone, streams.replay_idle, each).await
+            }
+        };
+        let _pass = local.gate.enter().await;
+        let mut actions = Vec::new();
+        let now = Instant::now();
+        let stream = match ended {
+            Ended::Complete => local.topics.borrow_mut().replay_end(ticket, now, &mut actions),
+            Ended::Enough | Ended::Closed => None,
+            Ended::Silent => {
+                local.listing.stats.fail("the replay fell silent".to_owned());
+                local.topics.borrow_mut().replay_failed(ticket, now, &mut actions)
+            }
+            Ended::Failed(error) => {
+                local.listing.stats.fail(format!("the replay failed: {error}"));
+                local.topics.borrow_mut().replay_failed(ticket, now, &mut actions)
+            }
+        };
+        carry_out(&daemon, &local, stream, actions).await;
+    });
+}
+
+async fn replayed(
+    daemon: &Rc<Daemon>,
+    local: &Rc<Local>,
+    ticket: u64,
+    topic: Option<&[u8]>,
+    sequence: u64,
+    payload: &[u8],
+) -> bool {
+    let _pass = local.gate.enter().await;
+    let mut actions = Vec::new();
+    let reply =
+        Numbered { sequence, content: xxh3_64(payload), bytes: payload.len(), message: payload.to_vec() };
+    let stream = local.topics.borrow_mut().replayed(ticket, topic, reply, Instant::now(), &mut actions);
+    carry_out(daemon, local, stream, actions).await;
+    stream.is_some()
+}
+
+/// Lets time pass: a replay that brings nothing new has failed, a publisher away too long loses its entries.
+pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, ttl: Duration) {
+    let Some(_pass) = local.gate.try_enter() else { return };
+    let mut actions = Vec::new();
+    let stream = local.topics.borrow_mut().tick(Instant::now(), &mut actions);
+    if stream.is_some() {
+        carry_out(daemon, local, stream, actions).await;
+    }
+    if !ttl.is_zero() && local.grows_stale(ttl) {
+        local.listing.stats.expired.add(1);
+        tracing::warn!(
+            instance = local.listing.key.instance,
+            rank = local.listing.key.rank,
+            seconds = ttl.as_secs(),
+            "the publisher stayed away too long: its entries are dropped"
+        );
+        start_over(daemon, local);
+        local.tell();
+    }
+}

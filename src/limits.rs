@@ -137,6 +137,9 @@ const _: () = assert!(ZMQ_MESSAGE_BYTES < u32::MAX as i64);
 pub const STREAM_BATCH_KEPT: usize = 1 << 18;
 /// Mappings a context that `/global_view` dumps unless `limit` says otherwise.
 pub const GLOBAL_VIEW_MAPPINGS: usize = 10_000;
+/// Families (tenant, model, block size) of events that are kept with the reactors that have them; for more,
+/// the reactors are asked whatever the family.
+pub const LEARNED_FAMILIES: usize = 4096;
 /// Streams with lines of their own in `/metrics`; the rest is summed up.
 pub const METRIC_STREAMS: usize = 1000;
 

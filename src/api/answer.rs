@@ -71,7 +71,7 @@ pub fn fragment(
         None => None,
         Some(name) => match shard.find_instance(name) {
             Some(number) => Some(number),
-            None => return one_unknown(view, question, name, out),
+            None => return unknown(view, question, name, out),
         },
     };
     let filter = Filter { instance, media, rank: None };
@@ -101,11 +101,17 @@ pub fn fragment(
     }
 }
 
-fn one_unknown(view: &View, question: &Question, name: &str, out: &mut Vec<u8>) {
-    let start = 0;
-    comma(out, start);
+/// The only entry of an answer for an instance that no shard has (yet).
+pub fn unknown(view: &View, question: &Question, name: &str, out: &mut Vec<u8>) {
     let known = view.entries(question.tenant()).iter().find(|entry| entry.name == name);
     zeros(out, &key_of(name), known.map_or(&[], |entry| &entry.ranks));
+    if question.detail {
+        out.pop();
+        let why = if question.blocks == 0 { "prompt_shorter_than_block" } else { "unknown_model" };
+        out.extend_from_slice(b",\"prefix\":{},\"streams\":[],\"why\":");
+        json_string(out, why);
+        out.push(b'}');
+    }
 }
 
 struct Writer<'a> {

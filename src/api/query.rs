@@ -1,6 +1,6 @@
 //! `POST /query` and `POST /query_by_hash`: hash once, ask only reactors that may hold something, merge.
 
-use super::answer::{self, Detail, comma, fragment, key_of, zeros};
+use super::answer::{self, Detail, comma, fragment};
 use super::body::{Prompt, QueryBody, parse_query};
 use super::question::{Question, digests};
 use crate::daemon::message::{Job, Message, Reply};
@@ -38,14 +38,14 @@ async fn answer(
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
     let bad = |message: String| (400, message);
-    let body = parse_query(request.body, by_hash, &mut scratch.tokens, &mut scratch.hashes)
+    let mut body = parse_query(request.body, by_hash, &mut scratch.tokens, &mut scratch.hashes)
         .map_err(|error| bad(error.to_string()))?;
     let blocks = match body.prompt {
         Prompt::Tokens => scratch.tokens.len() / body.block_size as usize,
         Prompt::Hashes => scratch.hashes.len(),
     };
     let seed = daemon.shard.borrow().seed();
-    let extra = digests(&body, blocks, seed).map_err(bad)?;
+    let extra = digests(&mut body, blocks, seed).map_err(bad)?;
     let (prompt, block_size) = (body.prompt, body.block_size);
     let view = daemon.view();
     let asked = reactors(&view, &body);
@@ -149,7 +149,7 @@ fn fill_in(view: &View, question: &Question, asked: u64, members: usize, out: &m
                 answer::zeros(out, &entry.key, &entry.ranks);
             }
         }
-        Some(instance) if asked == 0 => zeros(out, &key_of(instance), &[]),
+        Some(instance) if asked == 0 => answer::unknown(view, question, instance, out),
         Some(_) => {}
     }
 }

@@ -64,8 +64,9 @@ impl Question {
     }
 }
 
-/// One digest a block for the extra keys of a query. `root` is always true: a query starts at the root.
-pub fn digests(body: &QueryBody, blocks: usize, seed: u64) -> Result<Vec<Option<u64>>, String> {
+/// One digest a block for the extra keys of a query. `root` is always true: a query starts at the root. A salt
+/// among them is the query's `cache_salt`, unless it names one itself.
+pub fn digests(body: &mut QueryBody, blocks: usize, seed: u64) -> Result<Vec<Option<u64>>, String> {
     let mut digests = Vec::new();
     if let Some(keys) = &body.extra_keys {
         let lora = match &body.lora {
@@ -73,7 +74,8 @@ pub fn digests(body: &QueryBody, blocks: usize, seed: u64) -> Result<Vec<Option<
             _ => None,
         };
         let context = extra::Context { blocks, root: true, lora, seed };
-        extra::digests_of_json(Some(keys), None, context, &mut digests)?;
+        let salt = extra::digests_of_json(Some(keys), None, context, &mut digests)?;
+        body.cache_salt = body.cache_salt.take().or(salt.map(str::to_owned));
     }
     Ok(digests)
 }

@@ -3,6 +3,7 @@
 
 use crate::index::context::ContextKey;
 use crate::index::publisher::{Class, Registration};
+use crate::limits::LEARNED_FAMILIES;
 use crate::metrics::Counter;
 use crate::stream::endpoint::Endpoint;
 use crate::stream::stats::StreamStats;
@@ -106,8 +107,10 @@ pub struct Books {
     pub publishers: BTreeMap<Key, Arc<Listing>>,
     /// Instance → its reactor and registrations.
     pub homes: HashMap<String, (usize, usize)>,
-    /// Families that events brought along, and the reactors that have them.
+    /// Families that events brought along, and the reactors that have them; at most [`LEARNED_FAMILIES`].
     pub learned: HashMap<Family, u64>,
+    /// Reactors that have further ones.
+    pub unlisted: u64,
 }
 
 /// Whether the daemon wants traffic.
@@ -245,18 +248,10 @@ impl Directory {
     /// A reactor has a context that its registrations did not announce.
     pub fn learn(&self, reactor: usize, key: &ContextKey) {
         let mut books = self.books();
-        let announced = books.publishers.values().any(|listing| {
-            let registration = &listing.registration;
-            listing.home == reactor
-                && registration.tenant == key.tenant
-                && registration.model == key.model
-                && registration.block_size == key.block_size
-        });
-        if announced {
-            return;
-        }
         let family = (key.tenant.clone(), key.model.clone(), key.block_size);
-        let known = books.learned.entry(family).or_insert(0);
+        let full = books.learned.len() >= LEARNED_FAMILIES && !books.learned.contains_key(&family);
+        let Books { learned, unlisted, .. } = &mut *books;
+        let known = if full { unlisted } else { learned.entry(family).or_insert(0) };
         let before = *known;
         *known |= 1 << reactor;
         let changed = *known != before;

@@ -20,7 +20,7 @@ use crate::api;
 use crate::http::Request;
 use crate::index::resolve::{Found, Want};
 use crate::index::shard::Shard;
-use crate::limits::COST_BLOCK;
+use crate::limits::{COST_BLOCK, LEARNED_FAMILIES};
 use crate::mesh::tickets::{Pending, Tickets};
 use crate::reactor::{Seat, Service};
 use crate::rt;
@@ -177,7 +177,10 @@ impl Daemon {
             Message::Add { ticket, listing } => {
                 let reply = match streams::add(self, &listing) {
                     Ok(()) => Reply::Done,
-                    Err(reason) => Reply::Failed(reason.into()),
+                    Err(reason) => {
+                        tracing::error!(instance = listing.key.instance, "not registered: {reason}");
+                        Reply::Failed(reason.into())
+                    }
                 };
                 self.directory.touch();
                 self.reply(from, ticket, reply);
@@ -247,7 +250,7 @@ impl Daemon {
         // a salt a request makes a context a request: the lock is taken once a family
         let mut families = self.families.borrow_mut();
         let version = self.directory.version();
-        if families.0 != version {
+        if families.0 != version || families.1.len() >= LEARNED_FAMILIES {
             *families = (version, HashSet::new());
         }
         for key in fresh {

@@ -47,6 +47,8 @@ pub struct View {
     families: HashMap<Family, u64>,
     /// Tenants that events brought along → reactors that hold blocks for them.
     foreign: HashMap<String, u64>,
+    /// Reactors that hold blocks of families that are not listed.
+    unlisted: u64,
 }
 
 impl View {
@@ -59,7 +61,7 @@ impl View {
     pub fn of(directory: &Directory, shard: &Shard) -> Self {
         let version = directory.version();
         let books = directory.books();
-        let mut view = Self { version, ..Self::default() };
+        let mut view = Self { version, unlisted: books.unlisted, ..Self::default() };
         for listing in books.publishers.values() {
             let key = &listing.key;
             let entries = view.tenants.entry(key.tenant.clone()).or_default();
@@ -108,6 +110,6 @@ impl View {
     /// Reactors, as a set, that may hold blocks of this family, or of the tenant unannounced.
     pub fn reactors(&self, tenant: &str, model: &str, block_size: u32) -> u64 {
         let family = self.families.get(&FamilyOf(tenant, model, block_size)).copied().unwrap_or(0);
-        family | self.foreign.get(tenant).copied().unwrap_or(0)
+        family | self.foreign.get(tenant).copied().unwrap_or(0) | self.unlisted
     }
 }

@@ -92,6 +92,8 @@ pub struct Context {
     pub held: u64,
     /// Owners whose publisher left.
     pub retired: u32,
+    /// Whether somebody was told that events lead here.
+    pub announced: bool,
 }
 
 impl Context {
@@ -107,6 +109,7 @@ impl Context {
             to_enter: Vec::new(),
             held: 0,
             retired: 0,
+            announced: false,
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Contexts {
     salt: u64,
     /// Tenant → instances with owners there, and how many.
     present: HashMap<String, BTreeMap<u32, u32>>,
-    /// Contexts made since somebody asked.
+    /// Contexts that events led to, away from their registrations, since somebody asked.
     fresh: Vec<Arc<ContextKey>>,
 }
 
@@ -77,9 +77,22 @@ impl Contexts {
             self.slots.len() as u32 - 1
         });
         self.slots[number as usize] = Some(Context::new(number, key.clone(), self.salt));
-        self.fresh.push(key.clone());
         self.numbers.insert(key, number);
         Ok(number)
+    }
+
+    /// Notes that events of a registration lead to a context; one of another family is announced once.
+    pub(super) fn led(&mut self, number: u32, registration: &Registration) {
+        let context = self.get_mut(number);
+        let key = &context.key;
+        let away = key.tenant != registration.tenant
+            || key.model != registration.model
+            || key.block_size != registration.block_size;
+        if away && !context.announced {
+            context.announced = true;
+            let key = key.clone();
+            self.fresh.push(key);
+        }
     }
 
     /// An owner begins to hold blocks in a context.
@@ -318,7 +331,8 @@ impl Shard {
         self.contexts.present.get(tenant).into_iter().flat_map(|instances| instances.keys().copied())
     }
 
-    /// Contexts made since the last call.
+    /// Contexts of another family (tenant, model, block size) than that of the registration whose events led there,
+    /// since the last call.
     pub fn take_fresh(&mut self) -> Vec<Arc<ContextKey>> {
         std::mem::take(&mut self.contexts.fresh)
     }

@@ -240,7 +240,9 @@ impl Shard {
         if let Some(envelope) = envelope {
             apply_envelope(&mut key, reading, envelope);
         }
-        self.contexts.number_or_new(key)
+        let number = self.contexts.number_or_new(key)?;
+        self.contexts.led(number, registration);
+        Ok(number)
     }
 
     /// The lane of a store, made when it is new.

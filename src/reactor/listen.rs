@@ -51,6 +51,7 @@ impl AsRawFd for Listener {
 
 /// Binds `address` once for each of `reactors`; the kernel spreads connections over them.
 pub(super) fn tcp(address: SocketAddr, reactors: usize) -> io::Result<(SocketAddr, Vec<Listener>)> {
+    claim(address)?;
     let first = bind(address)?;
     let bound = first.local_addr()?;
     let mut listeners = vec![Listener::Tcp(first)];
@@ -60,13 +61,27 @@ pub(super) fn tcp(address: SocketAddr, reactors: usize) -> io::Result<(SocketAdd
     Ok((bound, listeners))
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// Fails when somebody listens on `address`. The kernel lets every process of a user share a port that is bound
+/// to be shared, so that a second daemon would silently take half of the connections of the first.
+fn claim(address: SocketAddr) -> io::Result<()> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    open(address)?.bind(&address.into())
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // [::] also takes IPv4, whatever the sysctl says.
         socket.set_only_v6(false)?;
     }
     socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = open(address)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -145,6 +145,9 @@ pub const METRIC_STREAMS: usize = 1000;
 
 /// Batches that a stream remembers to tell a repeat from a restart (16 bytes each).
 pub const STREAM_MEMORY: usize = 1024;
+/// Batches before the last one that a replay is compared with after a reconnect: more than may be applied between
+/// the first message of a new connection and the word of it.
+pub const STREAM_COMPARED: usize = 128;
 /// Messages of one stream that may wait for a replay.
 pub const HOLD_MESSAGES: usize = 16 * 1024;
 /// Bytes of all messages of one endpoint that may wait for replays.

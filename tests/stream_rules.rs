@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use kvatlas::limits::{HOLD_BYTES, HOLD_MESSAGES, STREAM_MEMORY};
+use kvatlas::limits::{HOLD_BYTES, HOLD_MESSAGES, STREAM_COMPARED, STREAM_MEMORY};
 use kvatlas::stream::sequence::Tracker;
 use kvatlas::stream::trust::{Action, Numbered, Place, Reason, Trust};
 
@@ -230,10 +230,40 @@ fn after_a_reconnect_the_past_must_be_the_same() {
     other.live(0..4).tracker.reconnected();
     other.live([107]).replies([103]).is(Trust::Replaying, []);
     other.replies(100..108).end().is(LIVE, 100..108);
-    assert_eq!(other.asked, [0, 3, 0]);
+    assert_eq!(other.asked, [0, 0, 0]);
+    // The word of it may come only behind the first messages of the other life.
+    let mut mixed = Stream::asked_in_vain();
+    mixed.live(0..4).live([104]).is(LIVE, [0, 1, 2, 3, 104]);
+    mixed.tracker.reconnected();
+    mixed.live([105]).replies([100]).replies(100..106).end().is(LIVE, 100..106);
+    let mut long = Stream::asked_in_vain();
+    for sequence in 0..=1000 {
+        if sequence == 1000 {
+            long.tracker.reconnected();
+        }
+        long.with(|tracker, now, out| tracker.live(at(sequence), now, out));
+    }
+    assert_eq!(long.asked, [0, 999 - STREAM_COMPARED as u64]);
     let mut unknown = Stream::asked_in_vain();
     unknown.live(0..4).tracker.reconnected();
     unknown.live([4]).replies([4]).end().is(partial(Reason::Unverified), 0..5);
+}
+
+#[test]
+fn an_answer_of_a_third_life_proves_nothing() {
+    let mut stream = Stream::asked_in_vain();
+    stream.live(0..7).tracker.reconnected();
+    // Of the second life batch 8 was heard; its answer breaks off, and the third life has nothing.
+    stream.live([108]).replies([106]).replies(100..105).wait().end();
+    stream.is(partial(Reason::Unverified), 100..105);
+}
+
+#[test]
+fn what_is_doubted_goes_only_when_a_second_answer_does_not_have_it() {
+    let mut stream = Stream::asked_in_vain();
+    stream.live([1, 2]).tracker.reconnected();
+    stream.live([3, 4]).replies([1, 2]).end().is(Trust::Replaying, [1, 2]);
+    stream.replies([2, 3, 4]).end().is(LIVE, [1, 2, 3, 4]);
 }
 
 #[test]

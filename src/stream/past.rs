@@ -27,6 +27,12 @@ impl Past {
         Some(self.recent[at].1)
     }
 
+    /// The number of the batch that came `count` before the last one, or of the first that is remembered.
+    pub fn before(&self, count: usize) -> Option<u64> {
+        let at = self.recent.len().checked_sub(1)?.saturating_sub(count);
+        self.recent.get(at).map(|&(number, _)| number)
+    }
+
     /// Forgets everything: a new life began.
     pub fn clear(&mut self) {
         self.recent.clear();

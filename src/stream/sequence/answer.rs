@@ -7,7 +7,7 @@ use std::mem;
 use std::time::Instant;
 
 use super::Tracker;
-use crate::limits::{REPLAY_CHAIN, REPLAY_CONTRADICTIONS, STREAM_MEMORY};
+use crate::limits::{REPLAY_CHAIN, REPLAY_CONTRADICTIONS, STREAM_COMPARED, STREAM_MEMORY};
 use crate::stream::trust::{Action, Numbered, Reason};
 
 /// A request to the replay endpoint that is not over.
@@ -28,6 +28,8 @@ pub(super) struct Ask {
     outlived: bool,
     /// It brought something new.
     progress: bool,
+    /// It had something that was held as well.
+    confirmed: bool,
     latest: Option<u64>,
     deadline: Instant,
 }
@@ -73,10 +75,15 @@ impl<M> Tracker<M> {
         if self.awaited() {
             self.mark(Reason::NotReplayed, ask.upto.unwrap_or(0));
         }
-        if self.ask.is_some_and(|ask| ask.outlived) && !self.held.is_empty() {
+        let outlived = self.ask.is_some_and(|ask| ask.outlived);
+        if outlived && !self.held.is_empty() {
             self.ask(false, now, out);
             self.doubt();
             return self.tell(out);
+        }
+        if outlived && !ask.proven {
+            // What was held is of a life that is over, and so may be what was applied.
+            self.mark(Reason::Unverified, self.last.unwrap_or(0));
         }
         self.ask = None;
         self.chain = 0;
@@ -176,6 +183,9 @@ impl<M> Tracker<M> {
             }
             self.apply_front(out);
             if number == sequence {
+                if let Some(ask) = &mut self.ask {
+                    ask.confirmed = true;
+                }
                 return self.surplus(reply, out);
             }
         }
@@ -210,7 +220,9 @@ impl<M> Tracker<M> {
     pub(super) fn ask(&mut self, verify: bool, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(idle) = self.replay else { return };
         self.counts.asks += 1;
-        let from = self.last.unwrap_or(0);
+        // The word of a reconnect may come behind the first messages of another life.
+        let compared = if verify { self.past.before(STREAM_COMPARED) } else { None };
+        let from = compared.or(self.last).unwrap_or(0);
         self.ask = Some(Ask {
             from,
             upto: self.held.back().map(|held| held.sequence),
@@ -220,6 +232,7 @@ impl<M> Tracker<M> {
             doubt: false,
             outlived: false,
             progress: false,
+            confirmed: false,
             latest: None,
             deadline: now + idle,
         });
@@ -234,9 +247,11 @@ impl<M> Tracker<M> {
     /// Asks for the rest of an answer that brought something and then left something out: publishers drop
     /// what their socket cannot queue. A gap that an answer begins with is one for good.
     fn again(&mut self, now: Instant, out: &mut Vec<Action<M>>) -> bool {
-        let Some(ask) = self.ask.filter(|ask| ask.progress && self.chain < REPLAY_CHAIN) else {
+        let Some(ask) = self.ask.filter(|_| self.chain < REPLAY_CHAIN) else { return false };
+        // What is doubted goes when the answer does not have it, so that must be sure.
+        if !(ask.progress || ask.doubt && ask.confirmed) {
             return false;
-        };
+        }
         self.chain += 1;
         self.ask(false, now, out);
         if let Some(next) = &mut self.ask {

@@ -2,14 +2,13 @@
 //! each thread holds.
 //! Claim: what a shard says it owns is what the allocator has handed out, within [`PART`]; it stays flat
 //! over rounds of stores and removals, and is back at its start value when everybody has left.
-#![allow(unsafe_code)] // a global allocator is an unsafe trait; this one only counts
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "../benches/support/fleet.rs"]
 mod fleet;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use counting::live;
 use fleet::{Engine, Fleet, Payload, fleet_texts, side_by_side, text};
 
 /// Most that the shard's own count may differ from the allocator's, as a part of it.
@@ -18,47 +17,6 @@ const PART: f64 = 0.01;
 const ONCE: f64 = 16.0 * 1024.0;
 /// Bytes beyond that, an engine: its registration, statistics and lanes.
 const AN_ENGINE: f64 = 2048.0;
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting.
-struct Counting;
-
-fn count(bytes: isize) {
-    // a thread that is going away frees what nobody measures
-    let _ = LIVE.try_with(|live| live.set(live.get() + bytes));
-}
-
-// SAFETY: every call goes to the system's allocator with the caller's own arguments, and its answer is handed
-// on; counting touches a const-initialised thread-local without destructor, so it never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the pointer came from `System` with this layout, as the caller vouches.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as isize - layout.size() as isize);
-        // SAFETY: the pointer came from `System` with this layout, as the caller vouches.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live() -> isize {
-    LIVE.with(Cell::get)
-}
 
 /// A fleet, and what there was when it began.
 struct Watched {

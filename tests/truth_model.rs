@@ -250,7 +250,8 @@ impl Simulation {
         }
         let (ticket, from) = self.driver.requests.remove(0);
         let ring = self.engine.ring.iter();
-        let mut replies: VecDeque<_> = ring.filter(|message| message.sequence >= from).cloned().map(Some).collect();
+        let mut replies: VecDeque<_> =
+            ring.filter(|message| message.sequence >= from).cloned().map(Some).collect();
         self.clean &= matches!(fault, Fault::None | Fault::Twice);
         replies.push_back(None);
         match fault {
@@ -263,7 +264,8 @@ impl Simulation {
                 replies.drain(gone);
             }
             Fault::Twice => {
-                let twice = replies.iter().flatten().flat_map(|reply| [Some(reply.clone()), Some(reply.clone())]);
+                let twice =
+                    replies.iter().flatten().flat_map(|reply| [Some(reply.clone()), Some(reply.clone())]);
                 replies = twice.chain([None]).collect();
             }
         }
@@ -425,8 +427,11 @@ fn world() -> impl Strategy<Value = World> {
     let nature = (0u64..2, ring, 10usize..40, any::<bool>(), prop::bool::weighted(0.3)).prop_map(
         |(first, ring, capacity, tail_first, epoch)| Nature { first, ring, capacity, tail_first, epoch },
     );
-    (nature, prop::bool::weighted(0.75), any::<bool>())
-        .prop_map(|(nature, replay, named)| World { nature, replay, named })
+    (nature, prop::bool::weighted(0.75), any::<bool>()).prop_map(|(nature, replay, named)| World {
+        nature,
+        replay,
+        named,
+    })
 }
 
 fn course(flaw: Flaw, world: World, steps: &[Step]) -> TestCaseResult {

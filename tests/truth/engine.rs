@@ -118,7 +118,8 @@ impl Engine {
         self.blocks.clear();
         self.ring.clear();
         self.next = self.nature.first;
-        let name = if self.nature.epoch { format!("kv\0sgl-kv-epoch={}", self.lives.len()) } else { "kv".into() };
+        let name =
+            if self.nature.epoch { format!("kv\0sgl-kv-epoch={}", self.lives.len()) } else { "kv".into() };
         self.topic = name.into_bytes().into();
         self.lives.push(Vec::new());
     }
@@ -162,13 +163,15 @@ impl Engine {
         }
         self.clock += 1;
         let path: Vec<usize> = (1..=blocks).map(|depth| (LEAVES + leaf) >> (DEPTH - depth)).collect();
-        let hits = path.iter().take_while(|node| self.blocks.iter().any(|block| block.node == **node)).count();
+        let hits =
+            path.iter().take_while(|node| self.blocks.iter().any(|block| block.node == **node)).count();
         let stamp = |at: usize| {
             let order = if self.nature.tail_first { DEPTH - at } else { at };
             self.clock * DEPTH as u64 * 2 + order as u64
         };
         for (at, node) in path[..hits].iter().enumerate() {
-            let block = self.blocks.iter_mut().filter(|block| block.node == *node).max_by_key(|block| block.used);
+            let block =
+                self.blocks.iter_mut().filter(|block| block.node == *node).max_by_key(|block| block.used);
             block.expect("it is a hit").used = stamp(at);
         }
         let mut evicted = Vec::new();

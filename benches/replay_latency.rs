@@ -1,0 +1,165 @@
+//! How long queries take while a long replay is applied by the same reactor, against the time when nothing happens.
+//!
+//! One daemon of one reactor, one keep-alive connection, one question at a time, every answer checked. The replay
+//! comes over sockets from a publisher whose ring holds all batches; it is registered, heard out and unregistered
+//! a few times, and only what was asked between registration and the end of the replay counts.
+
+#[path = "../tests/support/fleet.rs"]
+mod fleet;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fleet::{Ask, Daemon, Engine, MODEL, eventually, join, settle};
+use kvatlas::daemon::directory::Listing;
+use kvatlas::stream::stats::State;
+use kvatlas::wire::cache::{Cache, Load};
+use kvatlas::wire::feed::Feed;
+use kvatlas::wire::publisher::{Publisher, PublisherOptions};
+use mimalloc::MiMalloc;
+use serde_json::json;
+use support::Client;
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Tokens a block, as engines have it.
+const BLOCK: usize = 16;
+/// Blocks of the prompt that is asked for, all of them held.
+const DEPTH: usize = 64;
+/// Batches of the replay, and blocks that each stores.
+const BATCHES: usize = 10_000;
+const STEP: usize = 8;
+/// Times that the replay is heard.
+const ROUNDS: usize = 8;
+/// Questions asked before, while nothing happens.
+const IDLE: usize = 30_000;
+
+/// One connection that asks one question again and again.
+struct Asker {
+    client: Client,
+    question: String,
+    answer: Vec<u8>,
+}
+
+impl Asker {
+    fn new(daemon: &Daemon, prompt: &[u32]) -> Self {
+        let body = json!({
+            "model": MODEL, "block_size": BLOCK, "token_ids": prompt, "instance_id": "asked",
+        });
+        let right = daemon.ask(&body);
+        assert_eq!(right["default"]["asked"]["longest_matched"], DEPTH * BLOCK);
+        let body = body.to_string();
+        let head = format!("POST /query HTTP/1.1\r\nhost: bench\r\ncontent-length: {}\r\n\r\n", body.len());
+        let mut asker =
+            Self { client: Client::connect(daemon.address()), question: head + &body, answer: Vec::new() };
+        asker.client.send(&asker.question);
+        asker.answer = asker.client.receive().unwrap().1;
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&asker.answer).unwrap(), right);
+        asker
+    }
+
+    fn ask(&mut self) -> Duration {
+        let start = Instant::now();
+        self.client.send(&self.question);
+        let (status, answer) = self.client.receive().unwrap();
+        let taken = start.elapsed();
+        assert_eq!((status, &answer), (200, &self.answer));
+        taken
+    }
+}
+
+/// A publisher whose ring holds a whole replay; nobody hears it yet.
+fn long_past() -> (Publisher, u64) {
+    let load = Load { seed: 7, block_size: BLOCK, blocks_per_step: STEP, prefixes: 64, capacity: None };
+    let (mut cache, mut feed) = (Cache::new(load), Feed::named("vllm-0.33.0", None, 0).unwrap());
+    let options = PublisherOptions {
+        replay: Some("tcp://127.0.0.1:0".into()),
+        buffer_steps: BATCHES,
+        ..PublisherOptions::new("tcp://127.0.0.1:0")
+    };
+    let publisher = Publisher::bind(options).unwrap();
+    for _ in 0..BATCHES {
+        let step = cache.step();
+        for payload in feed.payloads(&step, &cache, Duration::from_secs(1)) {
+            publisher.send(payload).unwrap();
+        }
+    }
+    (publisher, cache.blocks() as u64)
+}
+
+fn print(what: &str, mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
+    println!(
+        "{what:<14} {:>8} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
+        times.len(),
+        micros(at(0.5)),
+        micros(at(0.9)),
+        micros(at(0.99)),
+        micros(at(1.0)),
+    );
+    at(0.99)
+}
+
+/// The registration of the publisher with the replay.
+fn listing(daemon: &Daemon) -> Arc<Listing> {
+    let books = daemon.directory.books();
+    books.publishers.values().find(|listing| listing.key.instance == "replayed").expect("registered").clone()
+}
+
+/// Hears the replay once, and asks meanwhile.
+fn hear(daemon: &Daemon, publisher: &Publisher, blocks: u64, asker: &mut Asker) -> (Vec<Duration>, Duration) {
+    daemon.register(&json!({
+        "endpoint": publisher.endpoint(), "replay_endpoint": publisher.replay_endpoint(), "type": "vLLM",
+        "modelname": MODEL, "instance_id": "replayed", "block_size": BLOCK, "dp_rank": 0,
+    }));
+    let listing = listing(daemon);
+    let held = &listing.stats.publisher.blocks_held;
+    // the publisher may sleep a while before it looks at its requests
+    while held.get() == 0 {
+        asker.ask();
+    }
+    let (start, mut times) = (Instant::now(), Vec::new());
+    while held.get() < blocks {
+        times.push(asker.ask());
+    }
+    let taken = start.elapsed();
+    eventually("the end of the replay", || listing.stats.state().0 == State::Live);
+    daemon.post("/unregister", &json!({ "instance_id": "replayed" }));
+    eventually("the purge", || held.get() == 0);
+    (times, taken)
+}
+
+fn main() {
+    let daemon = Daemon::start(1);
+    let engine = Engine::new(1, BLOCK as u32, 0);
+    let prompt: Vec<u32> = (0..DEPTH * BLOCK).map(|at| (at * 7919 % 128_000) as u32).collect();
+    daemon.register(&engine.registration("asked"));
+    join(&[&daemon], &[&engine]);
+    engine.store(&prompt, 0..DEPTH, "GPU");
+    settle(&[&daemon], &[&engine]);
+    let (publisher, blocks) = long_past();
+    let mut asker = Asker::new(&daemon, &prompt);
+    (0..IDLE / 10).for_each(|_| drop(asker.ask()));
+    println!(
+        "{:<14} {:>8} {:>9} {:>9} {:>9} {:>9}  (microseconds)",
+        "", "queries", "p50", "p90", "p99", "most"
+    );
+    let idle = print("idle", (0..IDLE).map(|_| asker.ask()).collect());
+    let (mut times, mut taken) = (Vec::new(), Duration::ZERO);
+    for _ in 0..ROUNDS {
+        let (more, time) = hear(&daemon, &publisher, blocks, &mut asker);
+        times.extend(more);
+        taken += time;
+    }
+    let during = print("during replay", times);
+    let rate = (BATCHES * ROUNDS) as f64 / taken.as_secs_f64();
+    println!(
+        "p99 is {:.2} times that of idle; {rate:.0} batches a second applied",
+        during.as_secs_f64() / idle.as_secs_f64()
+    );
+}

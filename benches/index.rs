@@ -78,10 +78,8 @@ fn shared() -> Work {
 fn apply(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("apply");
     group.sample_size(10).measurement_time(Duration::from_secs(2));
-    let works: [(&str, fn() -> Work); 4] =
-        [("store", chains), ("churn", churn), ("remove", removal), ("shared by 64", shared)];
+    let works = [("store", chains()), ("churn", churn()), ("remove", removal()), ("shared by 64", shared())];
     for (name, work) in works {
-        let work = work();
         group.throughput(Throughput::Elements(work.blocks));
         let mut fleet = work.prepared();
         fleet.hear(&work.timed);
@@ -119,7 +117,7 @@ fn holding(engines: usize, texts: &[Vec<u32>]) -> Fleet {
     fleet
 }
 
-fn ask(fleet: &mut Fleet, context: u32, hashes: &mut Vec<u64>) -> (usize, u32) {
+fn ask(fleet: &mut Fleet, context: u32, hashes: &[u64]) -> (usize, u32) {
     fleet.shard.query(&[context], &mut Path::of_hashes(hashes), Filter::ALL);
     found(fleet)
 }
@@ -156,10 +154,10 @@ fn walk(criterion: &mut Criterion) {
                 ("miss", &text(3, depth), (0, 0)),
             ];
             for (name, asked, expected) in cases {
-                let mut hashes = sequence_hashes(asked, BLOCK, DEFAULT_SEED);
-                assert_eq!(ask(&mut fleet, context, &mut hashes), expected, "{name} {case}");
+                let hashes = sequence_hashes(asked, BLOCK, DEFAULT_SEED);
+                assert_eq!(ask(&mut fleet, context, &hashes), expected, "{name} {case}");
                 group.bench_function(BenchmarkId::new(name, &case), |bencher| {
-                    bencher.iter(|| ask(&mut fleet, context, black_box(&mut hashes)));
+                    bencher.iter(|| ask(&mut fleet, context, black_box(&hashes)));
                 });
             }
             let mut scratch = Vec::new();
@@ -205,9 +203,8 @@ fn branches(criterion: &mut Criterion) {
             }
         }
         let context = fleet.context();
-        let mut asked: Vec<Vec<u64>> =
-            ways.iter().map(|way| sequence_hashes(way, BLOCK, DEFAULT_SEED)).collect();
-        for hashes in &mut asked {
+        let asked: Vec<Vec<u64>> = ways.iter().map(|way| sequence_hashes(way, BLOCK, DEFAULT_SEED)).collect();
+        for hashes in &asked {
             assert_eq!(ask(&mut fleet, context, hashes), (owners, (stretch * levels) as u32));
         }
         let mut at = 0;
@@ -216,7 +213,7 @@ fn branches(criterion: &mut Criterion) {
             |bencher| {
                 bencher.iter(|| {
                     at = (at + 389) % asked.len();
-                    ask(&mut fleet, context, &mut asked[at])
+                    ask(&mut fleet, context, &asked[at])
                 });
             },
         );

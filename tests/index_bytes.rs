@@ -74,7 +74,7 @@ impl Watched {
             fleet.decode(payload);
         }
         let mut watched = Self { fleet, live: live() };
-        assert_eq!(watched.owned(), 0.0);
+        assert_eq!(watched.fleet.shard.owned_bytes(), 0);
         watched.fleet.register(engines);
         watched
     }
@@ -107,7 +107,7 @@ impl Watched {
     fn leave(mut self) {
         self.fleet.leave();
         assert_eq!(self.fleet.held(), 0);
-        assert_eq!(self.owned(), 0.0);
+        assert_eq!(self.fleet.shard.owned_bytes(), 0);
         self.check("all left");
     }
 }
@@ -135,10 +135,17 @@ fn unshared_chains() {
 #[test]
 fn shared_prefixes() {
     const ENGINES: usize = 64;
-    for (what, prefix, own) in [("all of 64 blocks", 64, 0), ("64 blocks, then 16 of their own", 64, 16)] {
+    // tables grow by doubling: one size just fits, the next has just grown
+    let cases = [
+        ("14 x 64 blocks", 14, 64, 0),
+        ("15 x 64 blocks", 15, 64, 0),
+        ("20 x 64 blocks", 20, 64, 0),
+        ("16 x 64 blocks, then 16 of their own", 16, 64, 16),
+    ];
+    for (what, prefixes, prefix, own) in cases {
         let each = (0..ENGINES).map(|number| {
             let engine = Engine::new(number);
-            let texts = fleet_texts(number, 16, prefix, own);
+            let texts = fleet_texts(number, prefixes, prefix, own);
             texts.iter().flat_map(|text| engine.stores(text)).collect()
         });
         let stores = side_by_side(each.collect());

@@ -14,7 +14,7 @@ use serde_json::json;
 fn the_directory_keeps_so_many_and_misses_none() {
     for reactors in [1, 3] {
         let daemon = Daemon::start(reactors);
-        let mut pool = Pool::new("pool-0", 2);
+        let pool = Pool::new("pool-0", 2);
         daemon.register(&pool.registration("a"));
         pool.joined();
         let key = |at: usize| sequence_hashes(&[1, at as u32], 2, DEFAULT_SEED)[0].to_string();

@@ -41,10 +41,12 @@ fn coming_and_going_is_heard() {
                     Subscription::open_watched(&contexts, &checked, Settings::default()).unwrap();
                 let (turn, close) = (Turn::new(Line::Ingest), Signal::new());
                 let watching = spawn({
-                    let (turn, close, tell) = (turn.clone(), close.clone(), tell.clone());
+                    let (turn, tell) = (turn.clone(), tell.clone());
                     async move {
                         watch
-                            .run(&turn, &close, |link| tell.send(format!("{link:?}")).unwrap())
+                            .run(&turn, |link| {
+                                let _ = tell.send(format!("{link:?}"));
+                            })
                             .await
                             .unwrap();
                     }
@@ -66,8 +68,8 @@ fn coming_and_going_is_heard() {
                     sleep(Duration::from_millis(2)).await;
                 }
                 close.set();
-                watching.await;
                 draining.await;
+                watching.await;
             })
             .unwrap();
         });

@@ -71,8 +71,9 @@ impl Engine {
         Self { number, chain: Chain::new(0x5eed + number as u64), family }
     }
 
-    fn encode(&self, event: EngineEvent<'_>) -> Payload {
-        let batch = EngineBatch { stamp: Stamp::Seconds(1.7e9), events: &[event], rank: Some(0) };
+    fn encode(&self, event: &EngineEvent<'_>) -> Payload {
+        let batch =
+            EngineBatch { stamp: Stamp::Seconds(1.7e9), events: std::slice::from_ref(event), rank: Some(0) };
         Payload { engine: self.number, bytes: encode_batch(self.family, &batch) }
     }
 
@@ -91,7 +92,7 @@ impl Engine {
                 parent = names.last().copied();
                 let spelled = self.spell(&names);
                 let plain = Stored::plain(&spelled, above, tokens, BLOCK as u32);
-                self.encode(EngineEvent::Stored(Stored { medium: Some("GPU"), ..plain }))
+                self.encode(&EngineEvent::Stored(Stored { medium: Some("GPU"), ..plain }))
             })
             .collect()
     }
@@ -102,7 +103,7 @@ impl Engine {
         names.reverse();
         let steps = names.chunks(STEP);
         steps
-            .map(|names| self.encode(EngineEvent::Removed(Removed::plain(&self.spell(names), Some("GPU")))))
+            .map(|names| self.encode(&EngineEvent::Removed(Removed::plain(&self.spell(names), Some("GPU")))))
             .collect()
     }
 }

@@ -99,17 +99,12 @@ async fn apply_to<const N: usize>(
 pub async fn apply_held(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: usize, payload: &[u8]) -> bool {
     let mut batch = daemon.streams.take_batch();
     let mut cleared = false;
-    match event::decode(payload, &mut batch) {
-        Err(refusal) => local.listing.stats.refuse(refusal),
-        Ok(()) => {
-            let publishers = daemon.streams.beside(local);
-            let ranked = publishers.iter().any(|local| local.is_ranked(batch.dp_rank));
-            if local.takes(batch.dp_rank, ranked) {
-                local.feed(stream);
-                apply(daemon, local, payload, &batch).await;
-                cleared = clears_all(&batch);
-            }
-        }
+    if let Err(refusal) = event::decode(payload, &mut batch) {
+        local.listing.stats.refuse(refusal);
+    } else if local.takes(batch.dp_rank, daemon.streams.is_ranked_beside(local, batch.dp_rank)) {
+        local.feed(stream);
+        apply(daemon, local, payload, &batch).await;
+        cleared = clears_all(&batch);
     }
     daemon.streams.give_batch(batch);
     cleared

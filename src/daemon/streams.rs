@@ -81,12 +81,11 @@ impl Streams {
         self.publishers.borrow().values().cloned().collect()
     }
 
-    /// The publishers of the same endpoint.
-    pub fn beside(&self, local: &Local) -> Rc<[Rc<Local>]> {
+    /// Whether an engine of the same endpoint is registered under the rank.
+    pub fn is_ranked_beside(&self, local: &Local, rank: Option<u32>) -> bool {
         let sockets = self.sockets.borrow();
-        sockets
-            .get(local.listing.endpoint.as_str())
-            .map_or_else(|| Rc::from([]), |socket| socket.publishers())
+        let socket = sockets.get(local.listing.endpoint.as_str());
+        socket.is_some_and(|socket| socket.publishers().iter().any(|other| other.is_ranked(rank)))
     }
 
     /// Closes every socket on its own thread.
@@ -202,9 +201,13 @@ async fn listen(daemon: Rc<Daemon>, socket: Rc<Socket>, mut subscription: Subscr
 
 async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
     let turn = daemon.seat.ingest.clone();
-    let close = socket.close.clone();
-    let linked = |link| socket.publishers().iter().for_each(|local| local.linked(link));
-    if let Err(error) = watch.run(&turn, &close, linked).await {
+    let linked = |link| {
+        // closing is no loss of the connection
+        if !socket.close.is_set() {
+            socket.publishers().iter().for_each(|local| local.linked(link));
+        }
+    };
+    if let Err(error) = watch.run(&turn, linked).await {
         tracing::error!(reactor = daemon.seat.id, %error, "a connection can no longer be watched");
     }
 }

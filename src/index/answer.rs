@@ -48,6 +48,7 @@ impl Answer {
         &mut self.hits[hit as usize]
     }
 
+    #[inline]
     pub(super) fn add_medium(&mut self, hit: u32, medium: u8, blocks: u32) {
         let at = &mut self.hits[hit as usize];
         if let Some(common) = at.media.get_mut(usize::from(medium)) {
@@ -61,6 +62,7 @@ impl Answer {
         }
     }
 
+    #[inline]
     pub(super) fn add_rank(&mut self, hit: u32, rank: u32, blocks: u32) {
         let at = &mut self.hits[hit as usize];
         if at.first_rank.1 == u32::MAX {

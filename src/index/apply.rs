@@ -50,6 +50,9 @@ impl Cursor {
         if from >= self.warmed {
             self.warmed = batch.hashes.len().min(from + WARM);
             publisher.names.warm(&batch.hashes[from..self.warmed]);
+            if matches!(event, Event::Remove(_)) {
+                publisher.names.warm_oldest(self.warmed - from);
+            }
         }
     }
 }

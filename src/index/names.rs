@@ -124,6 +124,14 @@ impl Names {
         std::hint::black_box(known);
     }
 
+    /// Looks up the removed names that are forgotten when so many more are removed.
+    pub fn warm_oldest(&self, removals: usize) {
+        let leaving = (self.removed.len() + removals).saturating_sub(TOMBSTONES);
+        let oldest = self.removed.iter().take(leaving);
+        let known = oldest.filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
+        std::hint::black_box(known);
+    }
+
     /// Whether the name denotes several places.
     pub fn is_ambiguous(&self, hash: u64) -> bool {
         !self.latest.is_empty() && self.latest.contains_key(&hash)

@@ -6,10 +6,10 @@
 //! one hash.
 
 use super::answer::Answer;
-use super::context::Owner;
+use super::context::{Context, Owner};
 use super::cover::Cover;
 use super::hash::Path;
-use super::run::{Place, Run};
+use super::run::{Place, Run, Runs};
 use super::shard::Shard;
 
 /// Blocks hashed before the first comparison with a run; each further step takes four times as many.
@@ -65,9 +65,6 @@ pub(super) struct Scratch {
     /// Per instance: its hit in the walk that it was last seen in.
     seen: Vec<Seen>,
     walk: u32,
-    /// Per owner: blocks credited while it was its instance's only owner in a run.
-    credits: Vec<u32>,
-    credited: Vec<u32>,
     group: Vec<(u8, Option<u32>, u32)>,
     spans: Vec<(u16, u16)>,
 }
@@ -75,20 +72,20 @@ pub(super) struct Scratch {
 impl Shard {
     /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
     pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
-        let mut scratch = std::mem::take(&mut self.walk);
+        let Self { walk: scratch, contexts: known, runs, instances, .. } = self;
         scratch.answer.clear();
+        scratch.seen.resize(instances.len(), Seen::default());
         for (at, context) in contexts.iter().enumerate() {
             if at == 0 {
-                self.walk_context(&mut scratch, *context, path, filter);
+                scratch.walk(known.get(*context), runs, path, filter);
             } else {
                 std::mem::swap(&mut scratch.answer, &mut scratch.other);
                 scratch.answer.clear();
-                self.walk_context(&mut scratch, *context, path, filter);
-                let Scratch { answer, other, .. } = &mut scratch;
+                scratch.walk(known.get(*context), runs, path, filter);
+                let Scratch { answer, other, .. } = scratch;
                 answer.take_longer(other);
             }
         }
-        self.walk = scratch;
     }
 
     /// The answer of the last query.
@@ -104,30 +101,6 @@ impl Shard {
     /// Number of the context with this key, when anything is known of it.
     pub fn find_context(&self, key: &super::context::ContextKey) -> Option<u32> {
         self.contexts.number(key)
-    }
-
-    fn walk_context(&self, scratch: &mut Scratch, context: u32, path: &mut Path<'_>, filter: Filter) {
-        let context = self.contexts.get(context);
-        scratch.walk = scratch.walk.wrapping_add(1);
-        if scratch.walk == 0 {
-            scratch.seen.clear();
-            scratch.walk = 1;
-        }
-        scratch.seen.resize(self.instances.len(), Seen::default());
-        scratch.credits.resize(context.owners.len(), 0);
-        let everybody = filter.is_all() && context.retired == 0;
-        let counting = Counting { owners: &context.owners, filter, everybody };
-        let mut base = 0;
-        while base < path.blocks() {
-            let Some(place) = context.find(path.first(base + 1)[base]) else { break };
-            let run = self.runs.get(place.run);
-            let length = common_length(run, place, path, base);
-            if !scratch.tally(run, place.at, length as u16, base as u32, counting) {
-                break;
-            }
-            base += length;
-        }
-        scratch.finish(&context.owners);
     }
 }
 
@@ -161,31 +134,51 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 }
 
 impl Scratch {
+    fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
+        self.walk = self.walk.wrapping_add(1);
+        if self.walk == 0 {
+            self.seen.fill(Seen::default());
+            self.walk = 1;
+        }
+        let everybody = filter.is_all() && context.retired == 0;
+        let counting = Counting { owners: &context.owners, filter, everybody };
+        let mut base = 0;
+        while base < path.blocks() {
+            let Some(place) = context.find(path.first(base + 1)[base]) else { break };
+            let run = runs.get(place.run);
+            let length = common_length(run, place, path, base);
+            if !self.tally(run, place.at, length as u16, base as u32, counting) {
+                break;
+            }
+            base += length;
+        }
+    }
+
     /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
     /// instance holds all of it.
     fn tally(&mut self, run: &Run, from: u16, length: u16, base: u32, counting: Counting<'_>) -> bool {
         let to = from + length;
         let mut alive = false;
-        let mut rest = run.covers.as_slice();
-        while let Some(first) = rest.first() {
-            let instance = first.instance;
-            let same = rest.iter().take_while(|cover| cover.instance == instance).count();
-            let (group, others) = rest.split_at(same);
-            rest = others;
+        let (covers, mut at) = (run.covers.as_slice(), 0);
+        while let Some(first) = covers.get(at) {
+            let (instance, start) = (first.instance, at);
+            at += 1;
+            while covers.get(at).is_some_and(|cover| cover.instance == instance) {
+                at += 1;
+            }
             if base > 0 && !self.is_alive(instance, base) {
                 continue;
             }
-            let held = if counting.everybody && same == 1 {
-                self.credit_one(first, from, to)
+            let held = if counting.everybody && at == start + 1 {
+                self.credit_one(first, from, to, counting.owners)
             } else {
-                self.credit_group(group, from, to, counting, base)
+                self.credit_group(&covers[start..at], from, to, counting, base)
             };
-            if held == 0 {
-                continue;
+            if held > 0 {
+                let hit = self.hit(instance);
+                self.answer.hit_mut(hit).longest = base + u32::from(held);
+                alive |= held == length;
             }
-            let hit = self.hit(instance);
-            self.answer.hit_mut(hit).longest = base + u32::from(held);
-            alive |= held == length;
         }
         alive
     }
@@ -203,14 +196,17 @@ impl Scratch {
         seen.hit
     }
 
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16) -> u16 {
+    /// The only owner of an instance here.
+    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, owners: &[Option<Owner>]) -> u16 {
         let held = cover.extent(from).min(to) - from;
-        if held > 0 {
-            let credit = &mut self.credits[cover.owner as usize];
-            if *credit == 0 {
-                self.credited.push(cover.owner);
+        if held > 0
+            && let Some(owner) = &owners[cover.owner as usize]
+        {
+            let hit = self.hit(cover.instance);
+            self.answer.add_medium(hit, owner.medium, u32::from(held));
+            if let Some(rank) = owner.rank {
+                self.answer.add_rank(hit, rank, u32::from(held));
             }
-            *credit += u32::from(held);
         }
         held
     }
@@ -284,19 +280,5 @@ impl Scratch {
             }
         }
         blocks
-    }
-
-    fn finish(&mut self, owners: &[Option<Owner>]) {
-        let mut credited = std::mem::take(&mut self.credited);
-        for number in credited.drain(..) {
-            let blocks = std::mem::take(&mut self.credits[number as usize]);
-            let Some(owner) = &owners[number as usize] else { continue };
-            let hit = self.seen[owner.instance as usize].hit;
-            self.answer.add_medium(hit, owner.medium, blocks);
-            if let Some(rank) = owner.rank {
-                self.answer.add_rank(hit, rank, blocks);
-            }
-        }
-        self.credited = credited;
     }
 }

@@ -64,8 +64,16 @@ impl Subscription {
         endpoint: &Endpoint,
         settings: Settings,
     ) -> io::Result<(Self, Watch)> {
-        let (socket, watch) = contexts.watched(zmq::SUB, i32::from(UP.to_raw() | DOWN.to_raw()))?;
-        Ok((Self::connect(socket, endpoint, settings)?, Watch { inbox: Inbox::new(watch)? }))
+        let events = UP.to_raw() | DOWN.to_raw() | OVER.to_raw();
+        let (socket, watch) = contexts.watched(zmq::SUB, i32::from(events))?;
+        let watch = Watch { inbox: Inbox::new(watch)? };
+        match Self::connect(socket, endpoint, settings) {
+            Ok(subscription) => Ok((subscription, watch)),
+            Err(error) => {
+                watch.outlive();
+                Err(error)
+            }
+        }
     }
 
     /// What it has seen.
@@ -86,6 +94,9 @@ impl Subscription {
 
 const UP: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_SUCCEEDED;
 const DOWN: zmq::SocketEvent = zmq::SocketEvent::DISCONNECTED;
+const OVER: zmq::SocketEvent = zmq::SocketEvent::MONITOR_STOPPED;
+/// How long a watch that nobody runs waits for the end of its subscription, milliseconds.
+const OUTLIVE_MILLIS: i32 = 1000;
 
 /// What became of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,24 +108,44 @@ pub enum Link {
 }
 
 /// Hears of a subscription's connection. Stays on its reactor.
+///
+/// It must outlive its subscription: libzmq tells it the end from its own thread, which would wait for ever,
+/// and every other socket with it, if nobody were there to hear.
 pub struct Watch {
     inbox: Inbox,
 }
 
 impl Watch {
-    /// Calls `on` for every change, until `close` is set. A change may be heard before or after messages that
-    /// came around it.
-    pub async fn run(&mut self, turn: &Turn, close: &Signal, mut on: impl FnMut(Link)) -> io::Result<()> {
-        let on = async |frames: &[zmq::Message]| {
-            let [number, ..] = frames else { return };
-            match number.get(..2).map(|raw| u16::from_ne_bytes([raw[0], raw[1]])) {
-                Some(raw) if raw == UP.to_raw() => on(Link::Up),
-                Some(raw) if raw == DOWN.to_raw() => on(Link::Down),
-                _ => {}
-            }
+    /// Calls `on` for every change, until the subscription is closed. A change may be heard before or after
+    /// messages that came around it.
+    pub async fn run(&mut self, turn: &Turn, mut on: impl FnMut(Link)) -> io::Result<()> {
+        let over = Signal::new();
+        let hear = async |frames: &[zmq::Message]| match event(frames) {
+            Some(event) if event == UP.to_raw() => on(Link::Up),
+            Some(event) if event == DOWN.to_raw() => on(Link::Down),
+            Some(event) if event == OVER.to_raw() => over.set(),
+            _ => {}
         };
-        self.inbox.drain(turn, close, on).await
+        self.inbox.drain(turn, &over, hear).await
     }
+
+    /// Waits, blocking, for the end of a subscription that was never used.
+    fn outlive(self) {
+        let socket = self.inbox.socket();
+        let _ = socket.set_rcvtimeo(OUTLIVE_MILLIS);
+        while let Ok(frames) = socket.recv_multipart(0) {
+            let number = frames.first().and_then(|frame| frame.get(..2));
+            if number.is_some_and(|raw| raw == OVER.to_raw().to_ne_bytes()) {
+                return;
+            }
+        }
+    }
+}
+
+/// The number of a socket event.
+fn event(frames: &[zmq::Message]) -> Option<u16> {
+    let [number, ..] = frames else { return None };
+    number.get(..2).map(|raw| u16::from_ne_bytes([raw[0], raw[1]]))
 }
 
 /// Sets what all receiving sockets have in common.

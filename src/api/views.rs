@@ -26,7 +26,7 @@ pub fn text(request: &Request<'_>, status: u16, body: &[u8], out: &mut Vec<u8>) 
 pub fn readyz(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     match daemon.directory.readiness() {
         Readiness::Ready if daemon.directory.has_settled() => {
-            text(request, 200, b"{\"status\":\"ready\"}", out)
+            text(request, 200, b"{\"status\":\"ready\"}", out);
         }
         Readiness::Ready => text(request, 503, b"{\"status\":\"replaying\"}", out),
         Readiness::Starting => text(request, 503, b"{\"status\":\"starting\"}", out),

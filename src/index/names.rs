@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 /// Lanes of one publisher; lane numbers fit a byte beside [`TOMBSTONE`].
 pub const LANES: usize = 254;
 /// Places that one name may denote.
-pub const NAME_PLACES: usize = 32;
+pub const NAME_PLACES: usize = LANES;
 /// Removed names that a publisher is remembered by.
 pub const TOMBSTONES: usize = 1024;
 /// Lane number of a removed name.

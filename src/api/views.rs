@@ -100,6 +100,7 @@ fn stream(stats: &StreamStats) -> Value {
         "blocks_stored": events.blocks_stored.get(),
         "blocks_removed": events.blocks_removed.get(),
         "blocks_held": events.blocks_held.get(),
+        "unknown_fields": events.unknown_fields.get(),
         "unknown_removals": events.unknown_removals.get(),
         "orphans": events.orphans.get(),
         "orphans_adopted": events.orphans_adopted.get(),

@@ -163,3 +163,7 @@ pub const REPLAY_CONTRADICTIONS: u32 = 2;
 pub const STREAM_TOPICS: usize = 256;
 /// Longest topic, bytes.
 pub const TOPIC_BYTES: usize = 4096;
+/// Registrations that may have ended before they reached their reactor.
+pub const CANCELLED_REGISTRATIONS: usize = 4096;
+/// Names that a dump of the index looks at for each mapping that it may show.
+pub const DUMP_NAMES_PER_MAPPING: usize = 4;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`body`], [`question`] | request bodies, and what a query asks of the index |
 //! | [`register`] | `POST /register`, `POST /unregister` |
-//! | [`query`], [`answer`] | `POST /query`, `POST /query_by_hash`; how an answer is written |
+//! | [`mod@query`], [`mod@answer`] | `POST /query`, `POST /query_by_hash`; how an answer is written |
 //! | [`views`] | `GET /services`, `/global_view`, probes |
 //! | [`prometheus`] | `GET /metrics` |
 

@@ -21,10 +21,14 @@ pub fn text(request: &Request<'_>, status: u16, body: &[u8], out: &mut Vec<u8>) 
     response::finish(out, mark);
 }
 
-/// `GET /readyz`: 200 while the daemon wants traffic.
+/// `GET /readyz`: 200 while the daemon wants traffic. It does once the first replay of every stream that it
+/// knows is over, or given up; streams registered later change nothing.
 pub fn readyz(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     match daemon.directory.readiness() {
-        Readiness::Ready => text(request, 200, b"{\"status\":\"ready\"}", out),
+        Readiness::Ready if daemon.directory.has_settled() => {
+            text(request, 200, b"{\"status\":\"ready\"}", out);
+        }
+        Readiness::Ready => text(request, 503, b"{\"status\":\"replaying\"}", out),
         Readiness::Starting => text(request, 503, b"{\"status\":\"starting\"}", out),
         Readiness::Draining => text(request, 503, b"{\"status\":\"draining\"}", out),
     }

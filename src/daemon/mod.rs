@@ -179,6 +179,8 @@ impl Daemon {
                     Ok(()) => Reply::Done,
                     Err(reason) => {
                         tracing::error!(instance = listing.key.instance, "not registered: {reason}");
+                        let id = listing.id;
+                        self.directory.unregister(&listing.key.instance, |other| other.id == id);
                         Reply::Failed(reason.into())
                     }
                 };

@@ -5,7 +5,7 @@ use super::directory::Listing;
 use super::ingest;
 use super::local::{self, Local};
 use crate::event::Batch;
-use crate::limits::STREAM_BATCH_KEPT;
+use crate::limits::{CANCELLED_REGISTRATIONS, STREAM_BATCH_KEPT};
 use crate::rt::{Signal, Task};
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription::{Settings, Subscription, Watch};
@@ -168,7 +168,12 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
 pub fn remove(daemon: &Rc<Daemon>, id: u64) {
     let streams = &daemon.streams;
     let Some(local) = streams.publishers.borrow_mut().remove(&id) else {
-        streams.cancelled.borrow_mut().insert(id);
+        let mut cancelled = streams.cancelled.borrow_mut();
+        // an addition that failed never comes to take its mark away
+        if cancelled.len() >= CANCELLED_REGISTRATIONS {
+            cancelled.clear();
+        }
+        cancelled.insert(id);
         return;
     };
     local.gone.set();

@@ -179,7 +179,7 @@ impl Daemon {
             directory: directory.clone(),
             contexts: Contexts::new().unwrap(),
             subscription: subscription::Settings::default(),
-            replay_idle: Duration::from_secs(2),
+            replay_idle: Duration::from_millis(200),
             stream_ttl: Duration::ZERO,
         };
         let settings = Settings {

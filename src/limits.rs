@@ -127,6 +127,12 @@ pub const CLIENT_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 pub const CLIENT_INPUT_BYTES: u64 = 256 * 1024 * 1024;
 /// Commands that may wait for a publisher's thread.
 pub const PUBLISHER_QUEUE: usize = 1024;
+/// Replay requests that a publisher answers at a time; further ones wait in its socket.
+pub const PUBLISHER_ANSWERS: usize = 64;
+/// Longest pause between two replies of a publisher that is slow on purpose, milliseconds.
+pub const PUBLISHER_PAUSE_MS: u64 = 3_600_000;
+/// Most batches that one flag of `publish` may name.
+pub const PUBLISHER_FAULTS: usize = 4096;
 /// Most events of a pool's batch.
 pub const POOL_BATCH_EVENTS: usize = 64;
 

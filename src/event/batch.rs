@@ -134,7 +134,6 @@ fn map(cursor: &mut Cursor<'_>, len: usize, index: u32, batch: &mut Batch) -> Re
             batch.unknown_fields += 1;
             cursor.skip(FIELD_DEPTH)?;
         }
-        }
     }
     fields.finish(cursor.bytes(), batch)
 }

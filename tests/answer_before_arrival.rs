@@ -8,6 +8,7 @@ use kvatlas::api::query::question;
 use kvatlas::api::register::{register_static, wish};
 use kvatlas::daemon::answer::{Detail, fragment};
 use kvatlas::daemon::directory::Directory;
+use kvatlas::daemon::question::Question;
 use kvatlas::daemon::view::View;
 use kvatlas::index::hash::{DEFAULT_SEED, Path};
 use kvatlas::index::shard::Shard;

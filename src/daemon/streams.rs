@@ -8,7 +8,7 @@ use crate::event::Batch;
 use crate::limits::{CANCELLED_REGISTRATIONS, STREAM_BATCH_KEPT};
 use crate::rt::{Signal, Task};
 use crate::stream::contexts::Contexts;
-use crate::stream::subscription::{Settings, Subscription, Watch};
+use crate::stream::subscription::{Link, Settings, Subscription, Watch};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -208,8 +208,15 @@ async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
     let turn = daemon.seat.ingest.clone();
     let linked = |link| {
         // closing is no loss of the connection
-        if !socket.close.is_set() {
-            socket.publishers().iter().for_each(|local| local.linked(link));
+        if socket.close.is_set() {
+            return;
+        }
+        for local in socket.publishers().iter() {
+            local.linked(link);
+            if link == Link::Up {
+                // a publisher that came late may have published before, and may stay silent now
+                daemon.seat.ingest.spawn(local::begin(daemon.clone(), local.clone()));
+            }
         }
     };
     if let Err(error) = watch.run(&turn, linked).await {

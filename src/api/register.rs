@@ -123,7 +123,7 @@ pub async fn unregister(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Ve
         .collect();
     named.dedup();
     for name in named {
-        super::answer::comma(out, start);
+        crate::daemon::answer::comma(out, start);
         response::json_string(out, &name);
     }
     out.extend_from_slice(b"]}");

@@ -95,7 +95,7 @@ const QUICK: [&str; 4] = ["--rate", "200", "--batches", "40"];
 
 #[test]
 fn a_loss_is_replayed() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let mut publish = Publish::heard(&daemon, &[&REPLAY[..], &QUICK, &["--lose", "21,22"]].concat());
     let said = publish.line();
     assert_eq!(said["faults"]["lost"], json!([21, 22]));
@@ -111,7 +111,7 @@ fn a_loss_is_replayed() {
 
 #[test]
 fn a_loss_without_replay_is_a_gap() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let publish = Publish::heard(&daemon, &[&QUICK[..], &["--lose", "21,22"]].concat());
     publish.settles(&daemon, &json!({ "state": "partial", "last_sequence": 39, "gaps": 1, "missed": 2 }));
     let stream = publish.stream(&daemon);
@@ -122,7 +122,7 @@ fn a_loss_without_replay_is_a_gap() {
 
 #[test]
 fn a_hole_is_not_filled_and_holds_nothing_up() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let mut publish = Publish::heard(&daemon, &[&REPLAY[..], &QUICK, &["--hole", "21,30"]].concat());
     assert_eq!(publish.line()["faults"]["holes"], json!([21, 30]));
     publish.settles(&daemon, &json!({ "state": "partial", "last_sequence": 39, "missed": 2, "batches": 38 }));
@@ -135,7 +135,7 @@ fn a_hole_is_not_filled_and_holds_nothing_up() {
 
 #[test]
 fn a_repeat_counts_once() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let flags = ["--repeat", "0,1,2,3,37", "--evict-after", "32"];
     let mut publish = Publish::heard(&daemon, &[&QUICK[..], &flags].concat());
     let said = publish.line();
@@ -150,7 +150,7 @@ fn a_repeat_counts_once() {
 
 #[test]
 fn a_restart_takes_the_old_prompts_with_it() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     for replay in [&REPLAY[..], &[]] {
         let mut publish = Publish::heard(&daemon, &[replay, &QUICK, &["--restart-after", "24"]].concat());
         let said = publish.line();
@@ -187,7 +187,7 @@ fn a_mute_replay_is_waited_for_and_then_gone_without() {
 
 #[test]
 fn a_replay_without_end_brings_what_it_has() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let flags = [&REPLAY[..], &QUICK, &["--no-replay-end", "--lose", "21"]].concat();
     let mut publish = Publish::heard(&daemon, &flags);
     assert_eq!(publish.line()["faults"]["no_replay_end"], true);
@@ -212,7 +212,7 @@ fn a_replay_without_end_brings_what_it_has() {
 
 #[test]
 fn a_slow_replay_is_waited_for() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let flags = ["--rate", "0", "--batches", "8", "--slow-replay", "100"];
     let mut publish = Publish::start(&[&REPLAY[..], &flags].concat());
     assert_eq!(publish.line()["faults"]["slow_replay_ms"], 100);

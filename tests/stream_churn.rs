@@ -111,8 +111,8 @@ impl Open {
         self.messages.get() > before
     }
 
-    /// Ends when the watch has heard of the end.
-    async fn close(self) {
+    /// Closes it; ends when the watch has heard of the end.
+    async fn over(self) {
         self.close.set();
         self.draining.await;
         self.watching.await;
@@ -124,6 +124,7 @@ async fn churn(endpoint: Endpoint) -> Result<(), &'static str> {
     let witness = Open::new(&contexts, &endpoint);
     for round in 0..ROUNDS {
         let open: Vec<Open> = (0..AT_A_TIME).map(|_| Open::new(&contexts, &endpoint)).collect();
+        let mut closing = Vec::new();
         for (at, one) in open.into_iter().enumerate() {
             // before it connects, as soon as it did, and in the middle of messages
             match (round + at) % 3 {
@@ -132,7 +133,16 @@ async fn churn(endpoint: Endpoint) -> Result<(), &'static str> {
                 2 if one.receives().await => {}
                 _ => return Err("one of many never connected or never received"),
             }
-            one.close().await;
+            // one by one, or while others still connect
+            if round % 2 == 0 {
+                one.over().await;
+            } else {
+                one.close.set();
+                closing.push(one);
+            }
+        }
+        for one in closing {
+            one.over().await;
         }
     }
     if contexts.count() != 1 {
@@ -142,11 +152,11 @@ async fn churn(endpoint: Endpoint) -> Result<(), &'static str> {
     if !further.connects().await || !further.receives().await {
         return Err("a further one does not receive");
     }
-    further.close().await;
+    further.over().await;
     if !witness.receives().await {
         return Err("the first one does not receive");
     }
-    witness.close().await;
+    witness.over().await;
     Ok(())
 }
 
@@ -163,7 +173,7 @@ fn survives(driver: Driver) {
     let (tell, outcome) = mpsc::channel();
     thread::spawn(move || tell.send(run(driver, |_| churn(endpoint)).unwrap()));
     // a thread of libzmq that waits for ever lets nobody close anything any more
-    let outcome = outcome.recv_timeout(6 * LOST).expect("it comes to an end");
+    let outcome = outcome.recv_timeout(3 * LOST).expect("it comes to an end");
     assert_eq!(outcome, Ok(()), "{driver:?}");
 }
 

@@ -220,6 +220,8 @@ async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
         }
     };
     if let Err(error) = watch.run(&turn, linked).await {
+        // a subscription must not outlive its watch
+        socket.close.set();
         tracing::error!(reactor = daemon.seat.id, %error, "a connection can no longer be watched");
     }
 }

@@ -127,6 +127,12 @@ pub const CLIENT_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 pub const CLIENT_INPUT_BYTES: u64 = 256 * 1024 * 1024;
 /// Commands that may wait for a publisher's thread.
 pub const PUBLISHER_QUEUE: usize = 1024;
+/// Replay requests that a publisher answers at a time; further ones wait in its socket.
+pub const PUBLISHER_ANSWERS: usize = 64;
+/// Longest pause between two replies of a publisher that is slow on purpose, milliseconds.
+pub const PUBLISHER_PAUSE_MS: u64 = 3_600_000;
+/// Most batches that one flag of `publish` may name.
+pub const PUBLISHER_FAULTS: usize = 4096;
 /// Most events of a pool's batch.
 pub const POOL_BATCH_EVENTS: usize = 64;
 
@@ -160,3 +166,7 @@ pub const REPLAY_CONTRADICTIONS: u32 = 2;
 pub const STREAM_TOPICS: usize = 256;
 /// Longest topic, bytes.
 pub const TOPIC_BYTES: usize = 4096;
+/// Registrations that may have ended before they reached their reactor.
+pub const CANCELLED_REGISTRATIONS: usize = 4096;
+/// Names that a dump of the index looks at for each mapping that it may show.
+pub const DUMP_NAMES_PER_MAPPING: usize = 4;

@@ -67,6 +67,8 @@ pub struct PublisherStats {
     pub event_id_regressions: Counter,
     /// `event_id`s that left some out.
     pub event_id_jumps: Counter,
+    /// Fields of batches and events that are not known; they are passed over.
+    pub unknown_fields: Counter,
     /// Events skipped, by reason.
     pub skipped: [Counter; SKIPS],
     /// Payloads refused, by reason.

@@ -3,11 +3,12 @@
 //! Claim: a question meanwhile is answered with the instance's zero-filled entry, well-formed behind whatever stands
 //! in the response already.
 
-use kvatlas::api::answer::{Detail, fragment};
 use kvatlas::api::body::{RegisterBody, parse_query};
-use kvatlas::api::question::Question;
+use kvatlas::api::query::question;
 use kvatlas::api::register::{register_static, wish};
+use kvatlas::daemon::answer::{Detail, fragment};
 use kvatlas::daemon::directory::Directory;
+use kvatlas::daemon::question::Question;
 use kvatlas::daemon::view::View;
 use kvatlas::index::hash::{DEFAULT_SEED, Path};
 use kvatlas::index::shard::Shard;
@@ -40,7 +41,7 @@ fn an_instance_on_its_way_is_answered_for() {
         let body = json!({ "model": "m", "block_size": 2, "token_ids": [1, 2], "instance_id": instance });
         let (mut tokens, mut hashes) = (Vec::new(), Vec::new());
         let body = parse_query(body.to_string().as_bytes(), false, &mut tokens, &mut hashes).unwrap();
-        let question = Question::new(body, 1).unwrap();
+        let question = question(body, 1).unwrap();
         let mut out = b"{\"default\":{".to_vec();
         let mut path = Path::of_tokens(&tokens, &[], 2, DEFAULT_SEED, &mut hashes);
         fragment(&mut shard, &view, 0, &question, &mut path, &Silent, &mut out);

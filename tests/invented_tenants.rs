@@ -17,18 +17,21 @@ fn the_directory_keeps_so_many_and_misses_none() {
         let pool = Pool::new("pool-0", 2);
         daemon.register(&pool.registration("a"));
         pool.joined();
-        let key = sequence_hashes(&[1, 2], 2, DEFAULT_SEED)[0].to_string();
-        let tenants: Vec<String> = (0..LEARNED_FAMILIES + 200).map(|at| format!("tenant-{at}")).collect();
+        let key = |at: usize| sequence_hashes(&[1, at as u32], 2, DEFAULT_SEED)[0].to_string();
+        let tenants: Vec<(String, String)> =
+            (0..LEARNED_FAMILIES + 200).map(|at| (format!("tenant-{at}"), key(at))).collect();
         for some in tenants.chunks(POOL_BATCH_EVENTS) {
             let events: Vec<PoolEvent<'_>> =
-                some.iter().map(|tenant| PoolEvent { tenant, ..PoolEvent::stored(&key) }).collect();
+                some.iter().map(|(tenant, key)| PoolEvent { tenant, ..PoolEvent::stored(key) }).collect();
             pool.send(pool.master.clone().encode(1, &events).unwrap());
         }
         settle(&[&daemon], &[&pool]);
         assert_eq!(daemon.directory.books().learned.len(), LEARNED_FAMILIES);
-        for tenant in tenants.iter().step_by(97).chain(tenants.last()) {
+        for (at, (tenant, _)) in
+            tenants.iter().enumerate().filter(|(at, _)| at % 97 == 0 || at + 1 == tenants.len())
+        {
             let question =
-                json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2], "tenant_id": tenant });
+                json!({ "model": MODEL, "block_size": 2, "token_ids": [1, at], "tenant_id": tenant });
             assert_eq!(daemon.ask(&question)[tenant]["a"]["longest_matched"], 2, "{tenant}");
         }
         let question = json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2], "tenant_id": "none" });

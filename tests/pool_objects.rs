@@ -90,7 +90,9 @@ impl Fleet {
     }
 
     fn leave(mut self, publishers: &[u32]) {
-        publishers.iter().for_each(|publisher| self.shard.remove_publisher(*publisher));
+        for publisher in publishers {
+            self.shard.remove_publisher(*publisher);
+        }
         while !self.shard.purge(3) {}
         assert_eq!(self.shard.owned_bytes(), Shard::new(DEFAULT_SEED).owned_bytes());
     }
@@ -193,7 +195,9 @@ fn another_shard_tells_where_a_hash_stands() {
         pools.objects(pool, true, &keys(0));
         let (wants, _) = pools.shard.take_mail();
         assert_eq!(wants.len(), 2);
-        wants.into_iter().for_each(|want| engines.shard.want(want, 1));
+        for want in wants {
+            engines.shard.want(want, 1);
+        }
         if pool_first {
             assert!(!engines.shard.has_mail(), "nothing is known yet");
             engines.announce(engine);

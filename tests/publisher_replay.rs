@@ -1,12 +1,19 @@
 //! Set-up: a publisher with a replay endpoint, and a real ZMQ DEALER in this process that asks it.
 //! Claim: the answer is every buffered batch from the number asked for, in order and in the family's shape,
-//! then number −1 with an empty payload; a malformed request gets no answer and does no harm.
+//! then number −1 with an empty payload; a malformed request gets no answer and does no harm. On purpose an
+//! answer may be slow, have no end, or never come; what is published meanwhile is not held up by it.
+
+use std::time::Duration;
 
 use kvatlas::wire::family::ReplayShape;
 use kvatlas::wire::publisher::{Publisher, PublisherOptions};
+use kvatlas::wire::replay::Manner;
 
 /// Long enough for a loaded machine; nothing is asserted about how long anything takes.
 const PATIENCE_MS: i32 = 20_000;
+
+/// Long enough to hear what does not come.
+const SILENCE_MS: i32 = 300;
 
 const END: [u8; 8] = [0xff; 8];
 
@@ -135,4 +142,52 @@ fn after_a_restart_only_the_new_life_is_replayed() {
     let dealer = dealer(&publisher);
     ask(&dealer, 0);
     assert_eq!(answer(&dealer), [vec![vec![], seq(0), vec![2]], vec![vec![], END.to_vec(), vec![]]]);
+}
+
+/// A publisher with three batches and bad manners.
+fn ill_mannered(replay_manner: Manner) -> Publisher {
+    let options = PublisherOptions::new("tcp://127.0.0.1:0");
+    let replay = Some("tcp://127.0.0.1:0".into());
+    let publisher = Publisher::bind(PublisherOptions { replay, replay_manner, ..options }).unwrap();
+    for number in 0..3u8 {
+        publisher.send(vec![number]).unwrap();
+    }
+    publisher
+}
+
+#[test]
+fn a_slow_answer_holds_nothing_up() {
+    let pause = Duration::from_millis(50);
+    let publisher = ill_mannered(Manner { pause, ..Manner::default() });
+    let dealer = dealer(&publisher);
+    ask(&dealer, 0);
+    ask(&dealer, 2);
+    assert_eq!(dealer.recv_multipart(0).unwrap()[1], seq(0));
+    // the answer is not over, and what is published now is no part of it
+    assert_eq!(publisher.send(vec![3]).unwrap(), 3);
+    let numbers = |answer: Vec<Vec<Vec<u8>>>| answer.into_iter().map(|frames| frames[1].clone());
+    let first: Vec<_> = numbers(answer(&dealer)).collect();
+    assert_eq!(first, [seq(1), seq(2), END.to_vec()]);
+    let second: Vec<_> = numbers(answer(&dealer)).collect();
+    assert_eq!(second[0], seq(2), "one answer behind the other");
+    assert_eq!(second.last().unwrap(), &END);
+}
+
+#[test]
+fn an_answer_without_end_and_none_at_all() {
+    let publisher = ill_mannered(Manner { endless: true, ..Manner::default() });
+    let unended = dealer(&publisher);
+    ask(&unended, 1);
+    ask(&unended, 2);
+    for number in [1, 2, 2] {
+        assert_eq!(unended.recv_multipart(0).unwrap()[1], seq(number));
+    }
+    let mute = ill_mannered(Manner { mute: true, ..Manner::default() });
+    let unheard = dealer(&mute);
+    ask(&unheard, 0);
+    for dealer in [unended, unheard] {
+        dealer.set_rcvtimeo(SILENCE_MS).unwrap();
+        assert_eq!(dealer.recv_multipart(0), Err(zmq::Error::EAGAIN));
+    }
+    assert_eq!(mute.send(vec![3]).unwrap(), 3);
 }

@@ -2,18 +2,18 @@
 //!
 //! | File | What stands there |
 //! |---|---|
-//! | [`body`], [`question`] | request bodies, and what a query asks of the index |
+//! | [`body`] | request bodies |
 //! | [`register`] | `POST /register`, `POST /unregister` |
-//! | [`query`], [`answer`] | `POST /query`, `POST /query_by_hash`; how an answer is written |
+//! | [`mod@query`] | `POST /query`, `POST /query_by_hash` |
 //! | [`views`] | `GET /services`, `/global_view`, probes |
+//! | `service` | how reactors call it |
 //! | [`prometheus`] | `GET /metrics` |
 
-pub mod answer;
 pub mod body;
 pub mod prometheus;
 pub mod query;
-pub mod question;
 pub mod register;
+mod service;
 pub mod views;
 
 use crate::daemon::Daemon;

@@ -52,7 +52,7 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 30] = [
+const STREAM: [OfStream; 31] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
@@ -76,6 +76,9 @@ const STREAM: [OfStream; 30] = [
     ("stream_blocks", "gauge", "Blocks held.", |s| &s.publisher.blocks_held),
     ("stream_unknown_removals_total", "counter", "Removals of blocks not held.", |s| {
         &s.publisher.unknown_removals
+    }),
+    ("stream_unknown_fields_total", "counter", "Fields passed over because nobody knows them.", |s| {
+        &s.publisher.unknown_fields
     }),
     ("stream_orphans", "gauge", "Blocks that wait for their parent.", |s| &s.publisher.orphans),
     ("stream_orphans_adopted_total", "counter", "Orphans whose parent came.", |s| {

@@ -1,17 +1,18 @@
 //! `POST /query` and `POST /query_by_hash`: hash once, ask only reactors that may hold something, merge.
 
-use super::answer::{self, Detail, comma, fragment};
 use super::body::{Prompt, QueryBody, parse_query};
-use super::question::{Question, digests};
+use crate::daemon::answer::{self, comma, fragment};
 use crate::daemon::message::{Job, Message, Reply};
+use crate::daemon::part::answer_here;
+use crate::daemon::question::Question;
 use crate::daemon::view::View;
 use crate::daemon::{Daemon, Scratch};
+use crate::event::extra;
+use crate::event::medium::Asked;
 use crate::http::{Request, response};
-use crate::index::context::Lora;
+use crate::index::context::{ContextKey, Lora};
 use crate::index::hash::Path;
-use crate::index::shard::Shard;
 use crate::limits::{COST_LOOKUP, COST_TOKEN};
-use crate::stream::stats::State;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ async fn answer(
     let (prompt, block_size) = (body.prompt, body.block_size);
     let view = daemon.view();
     let asked = reactors(&view, &body);
-    let question = Question::new(body, blocks).map_err(bad)?;
+    let question = question(body, blocks).map_err(bad)?;
     let mut path = match prompt {
         Prompt::Tokens => Path::of_tokens(&scratch.tokens, &extra, block_size, seed, &mut scratch.hashes),
         Prompt::Hashes => Path::of_hashes(&scratch.hashes),
@@ -133,13 +134,6 @@ async fn ask_others(
     Ok(())
 }
 
-/// This reactor's part of an answer, appended to `out`.
-pub fn answer_here(daemon: &Rc<Daemon>, job: &Job, out: &mut Vec<u8>) {
-    let view = daemon.view();
-    let mut path = Path::of_hashes(&job.hashes);
-    fragment(&mut daemon.shard.borrow_mut(), &view, daemon.seat.id, &job.question, &mut path, &**daemon, out);
-}
-
 /// Instances of the tenant on reactors that were not asked hold nothing that matches.
 fn fill_in(view: &View, question: &Question, asked: u64, members: usize, out: &mut Vec<u8>) {
     match &question.instance {
@@ -154,61 +148,50 @@ fn fill_in(view: &View, question: &Question, asked: u64, members: usize, out: &m
     }
 }
 
-impl Detail for Daemon {
-    fn streams(&self, instance: &str, out: &mut Vec<u8>) {
-        out.push(b'[');
-        let start = out.len();
-        for listing in self.streams.of_instance(instance) {
-            comma(out, start);
-            let (state, since) = listing.stats.state();
-            let entry = serde_json::json!({
-                "type": listing.kind,
-                "tenant_id": listing.key.tenant,
-                "dp_rank": listing.key.rank,
-                "endpoint": listing.endpoint.as_str(),
-                "state": state.name(),
-                "since": since,
-            });
-            out.extend_from_slice(entry.to_string().as_bytes());
-        }
-        out.push(b']');
+/// Reads a body; its salts choose the contexts.
+pub fn question(body: QueryBody, blocks: usize) -> Result<Question, String> {
+    let mut key = ContextKey {
+        tenant: body.tenant,
+        model: body.model,
+        lora: body.lora,
+        block_size: body.block_size,
+        additional_salt: body.additional_salt.unwrap_or_default(),
+        cache_salt: body.cache_salt.unwrap_or_default(),
+    };
+    let mut contexts = Vec::with_capacity(2);
+    if key.additional_salt.is_empty() && !key.cache_salt.is_empty() {
+        let mut reverse = key.clone();
+        std::mem::swap(&mut reverse.additional_salt, &mut reverse.cache_salt);
+        contexts.push(reverse);
     }
-
-    fn why(&self, shard: &Shard, question: &Question, instance: &str) -> &'static str {
-        let key = &question.contexts[0];
-        let registered = self.streams.of_instance(instance);
-        let of_tenant: Vec<_> =
-            registered.iter().filter(|listing| listing.key.tenant == key.tenant).collect();
-        let held = |wanted: &dyn Fn(&crate::index::context::ContextKey) -> bool| {
-            shard.context_keys().any(|(other, held)| held > 0 && other.tenant == key.tenant && wanted(other))
-        };
-        let model = |model: &str| model == key.model;
-        let knows_model = of_tenant.iter().any(|listing| model(&listing.registration.model));
-        if question.blocks == 0 {
-            "prompt_shorter_than_block"
-        } else if !knows_model && !held(&|other| model(&other.model)) {
-            "unknown_model"
-        } else if !of_tenant.iter().any(|listing| {
-            model(&listing.registration.model) && listing.registration.block_size == key.block_size
-        }) && !held(&|other| model(&other.model) && other.block_size == key.block_size)
-        {
-            "block_size_mismatch"
-        } else if registered.iter().all(|listing| listing.stats.publisher.batches.get() == 0) {
-            "no_events_yet"
-        } else if key.lora != Lora::Base && !held(&|other| other.lora == key.lora) {
-            "unknown_lora"
-        } else if salts(key) != ("", "")
-            && !held(&|other| question.contexts.iter().any(|asked| salts(asked) == salts(other)))
-        {
-            "unknown_salt"
-        } else if registered.iter().any(|listing| listing.stats.state().0 != State::Live) {
-            "stream_not_live"
-        } else {
-            "no_match"
-        }
-    }
+    key.cache_salt.shrink_to_fit();
+    contexts.push(key);
+    let media = match body.media {
+        None => None,
+        Some(names) => Some(
+            names
+                .iter()
+                .map(|name| {
+                    Asked::from_query(name).ok_or_else(|| format!("medium: {name:?} names no medium"))
+                })
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    Ok(Question { contexts, instance: body.instance_id, media, detail: body.detail, blocks })
 }
 
-fn salts(key: &crate::index::context::ContextKey) -> (&str, &str) {
-    (&key.additional_salt, &key.cache_salt)
+/// One digest a block for the extra keys of a query. `root` is always true: a query starts at the root. A salt
+/// among them is the query's `cache_salt`, unless it names one itself.
+fn digests(body: &mut QueryBody, blocks: usize, seed: u64) -> Result<Vec<Option<u64>>, String> {
+    let mut digests = Vec::new();
+    if let Some(keys) = &body.extra_keys {
+        let lora = match &body.lora {
+            Lora::Name(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let context = extra::Context { blocks, root: true, lora, seed };
+        let salt = extra::digests_of_json(Some(keys), None, context, &mut digests)?;
+        body.cache_salt = body.cache_salt.take().or(salt.map(str::to_owned));
+    }
+    Ok(digests)
 }

@@ -66,13 +66,14 @@ pub async fn register(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<
                 let _ = take_out(daemon, &[replaced]).await;
             }
             let add = |ticket| Message::Add { ticket, listing: listing.clone() };
-            let reply = match daemon.request(listing.home, add) {
-                Some(pending) => pending.await,
-                None => Reply::Failed("the reactors are too busy".into()),
-            };
-            if let Reply::Failed(reason) = reply {
+            let reply = if let Some(pending) = daemon.request(listing.home, add) {
+                pending.await
+            } else {
                 let id = listing.id;
                 daemon.directory.unregister(&listing.key.instance, |other| other.id == id);
+                Reply::Failed("the reactors are too busy".into())
+            };
+            if let Reply::Failed(reason) = reply {
                 return error(out, 503, &reason);
             }
             tracing::info!(
@@ -122,7 +123,7 @@ pub async fn unregister(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Ve
         .collect();
     named.dedup();
     for name in named {
-        super::answer::comma(out, start);
+        crate::daemon::answer::comma(out, start);
         response::json_string(out, &name);
     }
     out.extend_from_slice(b"]}");

@@ -1,13 +1,11 @@
 //! `GET /services`, `GET /global_view` and the probes.
 
-use super::answer::comma;
 use crate::daemon::Daemon;
+use crate::daemon::answer::comma;
 use crate::daemon::directory::{Listing, Readiness};
 use crate::daemon::message::{Message, Reply};
 use crate::event::{Refusal, Skip};
 use crate::http::{Request, response};
-use crate::index::context::{ContextKey, Lora};
-use crate::index::shard::Shard;
 use crate::limits::GLOBAL_VIEW_MAPPINGS;
 use crate::stream::stats::{StreamStats, now_ms};
 use serde_json::{Map, Value, json};
@@ -21,10 +19,14 @@ pub fn text(request: &Request<'_>, status: u16, body: &[u8], out: &mut Vec<u8>) 
     response::finish(out, mark);
 }
 
-/// `GET /readyz`: 200 while the daemon wants traffic.
+/// `GET /readyz`: 200 while the daemon wants traffic. It does once the first replay of every stream that it
+/// knows is over, or given up; streams registered later change nothing.
 pub fn readyz(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     match daemon.directory.readiness() {
-        Readiness::Ready => text(request, 200, b"{\"status\":\"ready\"}", out),
+        Readiness::Ready if daemon.directory.has_settled() => {
+            text(request, 200, b"{\"status\":\"ready\"}", out);
+        }
+        Readiness::Ready => text(request, 503, b"{\"status\":\"replaying\"}", out),
         Readiness::Starting => text(request, 503, b"{\"status\":\"starting\"}", out),
         Readiness::Draining => text(request, 503, b"{\"status\":\"draining\"}", out),
     }
@@ -96,6 +98,7 @@ fn stream(stats: &StreamStats) -> Value {
         "blocks_stored": events.blocks_stored.get(),
         "blocks_removed": events.blocks_removed.get(),
         "blocks_held": events.blocks_held.get(),
+        "unknown_fields": events.unknown_fields.get(),
         "unknown_removals": events.unknown_removals.get(),
         "orphans": events.orphans.get(),
         "orphans_adopted": events.orphans_adopted.get(),
@@ -150,36 +153,4 @@ pub async fn global_view(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut V
 fn limit(query: Option<&str>) -> Result<usize, &'static str> {
     let given = query.unwrap_or("").split('&').find_map(|pair| pair.strip_prefix("limit="));
     given.map_or(Ok(GLOBAL_VIEW_MAPPINGS), |text| text.parse().map_err(|_| "limit: expected a number"))
-}
-
-/// This reactor's contexts and mappings, a JSON array of `{"context", "hashmap"}`.
-pub fn dump_here(shard: &Shard, limit: usize, out: &mut Vec<u8>) {
-    let parts: Vec<Value> = shard
-        .mappings(limit)
-        .into_iter()
-        .map(|part| {
-            let map: Map<String, Value> =
-                part.mappings.into_iter().map(|(name, hash)| (name.to_string(), hash.into())).collect();
-            json!({ "context": context(&part.context, &part.instance), "hashmap": map })
-        })
-        .collect();
-    out.extend_from_slice(Value::Array(parts).to_string().as_bytes());
-}
-
-fn context(key: &ContextKey, instance: &str) -> Value {
-    let mut value = json!({
-        "model_name": key.model,
-        "lora_name": match &key.lora { Lora::Name(name) => name.as_str(), _ => "" },
-        "block_size": key.block_size,
-        "additional_salt": key.additional_salt,
-        "tenant_id": key.tenant,
-        "instance_id": instance,
-    });
-    if let Lora::Id(id) = key.lora {
-        value["lora_id"] = id.into();
-    }
-    if !key.cache_salt.is_empty() {
-        value["cache_salt"] = key.cache_salt.as_str().into();
-    }
-    value
 }

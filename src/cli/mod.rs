@@ -4,6 +4,7 @@ pub mod client;
 pub mod decode;
 pub mod demo;
 pub mod exit;
+pub mod faults;
 pub mod log;
 pub mod publish;
 pub mod query;

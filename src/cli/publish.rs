@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Target};
 use super::exit::{self, Failure};
+use super::faults::{Done, FaultArgs};
 use super::query::ask;
 use crate::limits::{BLOCK_TOKENS, EVENT_TOKENS};
 use crate::wire::cache::{Cache, Load};
@@ -21,6 +22,8 @@ use crate::wire::publisher::{PublishError, Publisher, PublisherOptions};
 const PROGRESS: Duration = Duration::from_millis(250);
 /// How long `--wait-subscriber` waits.
 const SUBSCRIBER_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a publisher that restarts is away.
+const DOWNTIME: Duration = Duration::from_millis(200);
 
 /// Flags of `publish`.
 #[derive(Debug, Args)]
@@ -89,6 +92,8 @@ pub struct PublishArgs {
     /// Write the tokens of the last prompt to this file, for query --tokens-file; - is standard output
     #[arg(long, value_name = "FILE")]
     print_prompt: Option<PathBuf>,
+    #[command(flatten)]
+    faults: FaultArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -97,7 +102,11 @@ One JSON line at the start tells the endpoints, one at the end the totals.
 Example, beside a running kvatlas serve:
   kvatlas publish --register http://127.0.0.1:13333 --model m --rate 0 --wait-subscriber \\
                   --print-prompt prompt.json --stay 60
-  kvatlas query --model m --block-size 16 --tokens-file prompt.json";
+  kvatlas query --model m --block-size 16 --tokens-file prompt.json
+
+A rehearsal: batch 20 is lost and comes back by replay, batch 40 never comes, and /services says so:
+  kvatlas publish --register http://127.0.0.1:13333 --model m --replay tcp://127.0.0.1:0 \\
+                  --wait-subscriber --lose 20 --hole 40 --stay 60";
 
 /// What was published.
 #[derive(Default)]
@@ -106,6 +115,13 @@ struct Totals {
     batches: u64,
     stored: u64,
     removed: u64,
+    faults: Done,
+}
+
+/// Who publishes: an engine or a pool, and what it holds. A restart makes another one.
+struct Source {
+    feed: Feed,
+    cache: Cache,
 }
 
 /// Publishes.
@@ -115,45 +131,35 @@ pub fn run(args: &PublishArgs) -> Result<(), Failure> {
         let reason = format!("--block-size × --blocks-per-event is more than {EVENT_TOKENS} tokens");
         return Err(Failure::new(exit::USAGE, reason));
     }
-    let mut feed = Feed::named(&args.family, args.medium.clone(), args.rank)
-        .ok_or_else(|| Failure::new(exit::USAGE, format!("--family: no such family: {}", args.family)))?;
+    args.faults.check()?;
+    let mut source = args.source(args.seed)?;
     let publisher = Publisher::bind(PublisherOptions {
         replay: args.replay.clone(),
         topic: args.topic.clone().into_bytes(),
-        replay_shape: feed.replay_shape(),
+        replay_shape: source.feed.replay_shape(),
+        replay_manner: args.faults.manner(),
         buffer_steps: args.buffer_steps as usize,
         replay_hwm: args.replay_hwm,
-        first_seq: feed.first_seq(),
+        first_seq: source.feed.first_seq(),
         ..PublisherOptions::new(&args.bind)
     })
     .map_err(|error| Failure::new(exit::UNAVAILABLE, error.to_string()))?;
     let endpoints = json!({"endpoint": publisher.endpoint(), "replay_endpoint": publisher.replay_endpoint(),
         "family": args.family, "block_size": args.block_size, "rank": args.rank});
     println!("{endpoints}");
-    args.register(&publisher, &feed)?;
-    if args.wait_subscriber
-        && !publisher.wait_subscriber(SUBSCRIBER_TIMEOUT).map_err(|error| internal(&error))?
-    {
-        let waited = SUBSCRIBER_TIMEOUT.as_secs();
-        return Err(Failure::new(exit::UNAVAILABLE, format!("nobody subscribed within {waited} s")));
-    }
-    let mut cache = Cache::new(Load {
-        seed: args.seed,
-        block_size: args.block_size as usize,
-        blocks_per_step: args.blocks_per_event as usize,
-        prefixes: args.prefixes as usize,
-        capacity: args.evict_after.map(|blocks| blocks as usize),
-    });
+    args.register(&publisher, &source.feed)?;
+    args.await_subscriber(&publisher)?;
     let started = Instant::now();
-    let totals = args.publish(&publisher, &mut feed, &mut cache)?;
+    let totals = args.publish(&publisher, &mut source)?;
     // one command behind all that were queued: when it is answered, they are sent
     let next_seq = publisher.hole(0).map_err(|error| internal(&error))?;
     let seconds = started.elapsed().as_secs_f64();
-    let prompt = cache.last_prompt();
+    let prompt = source.cache.last_prompt();
     println!(
         "{}",
         json!({"batches": totals.batches, "blocks_stored": totals.stored, "blocks_removed": totals.removed,
-        "blocks_held": cache.blocks(), "next_seq": next_seq, "seconds": seconds, "prompt_tokens": prompt.len()})
+        "blocks_held": source.cache.blocks(), "next_seq": next_seq, "seconds": seconds,
+        "prompt_tokens": prompt.len(), "faults": args.faults.report(&totals.faults)})
     );
     args.write_prompt(&prompt)?;
     std::thread::sleep(Duration::from_secs(args.stay));
@@ -168,7 +174,38 @@ impl PublishArgs {
         ask(&client, "/register", &body).map(drop)
     }
 
-    fn publish(&self, publisher: &Publisher, feed: &mut Feed, cache: &mut Cache) -> Result<Totals, Failure> {
+    fn source(&self, seed: u64) -> Result<Source, Failure> {
+        let feed = Feed::named(&self.family, self.medium.clone(), self.rank);
+        let feed = feed
+            .ok_or_else(|| Failure::new(exit::USAGE, format!("--family: no such family: {}", self.family)))?;
+        let cache = Cache::new(Load {
+            seed,
+            block_size: self.block_size as usize,
+            blocks_per_step: self.blocks_per_event as usize,
+            prefixes: self.prefixes as usize,
+            capacity: self.evict_after.map(|blocks| blocks as usize),
+        });
+        Ok(Source { feed, cache })
+    }
+
+    fn await_subscriber(&self, publisher: &Publisher) -> Result<(), Failure> {
+        if self.wait_subscriber
+            && !publisher.wait_subscriber(SUBSCRIBER_TIMEOUT).map_err(|error| internal(&error))?
+        {
+            let waited = SUBSCRIBER_TIMEOUT.as_secs();
+            return Err(Failure::new(exit::UNAVAILABLE, format!("nobody subscribed within {waited} s")));
+        }
+        Ok(())
+    }
+
+    /// A new life: nothing is held, and other prompts come.
+    fn restart(&self, publisher: &Publisher, source: &mut Source) -> Result<(), Failure> {
+        *source = self.source(self.seed.wrapping_add(1))?;
+        publisher.restart(DOWNTIME, source.feed.first_seq()).map_err(|error| internal(&error))?;
+        self.await_subscriber(publisher)
+    }
+
+    fn publish(&self, publisher: &Publisher, source: &mut Source) -> Result<Totals, Failure> {
         let mut totals = Totals::default();
         let started = Instant::now();
         let mut shown = started;
@@ -179,12 +216,18 @@ impl PublishArgs {
                 let due = started + Duration::from_secs_f64(totals.steps as f64 / self.rate);
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
             }
+            if self.faults.restarts(totals.batches, &totals.faults) {
+                totals.faults.restarted(totals.batches);
+                self.restart(publisher, source)?;
+            }
+            let Source { feed, cache } = &mut *source;
             let step = cache.step();
             totals.steps += 1;
             totals.stored += step.hashes.len() as u64;
             totals.removed += step.evicted.len() as u64;
             for payload in feed.payloads(&step, cache, now()) {
-                publisher.post(payload).map_err(|error| internal(&error))?;
+                let sent = totals.faults.publish(&self.faults, publisher, totals.batches, payload);
+                sent.map_err(|error| internal(&error))?;
                 totals.batches += 1;
             }
             if progress && shown.elapsed() >= PROGRESS {
@@ -193,7 +236,7 @@ impl PublishArgs {
             }
         }
         if progress {
-            eprintln!("\r{} batches, {} blocks held ", totals.batches, cache.blocks());
+            eprintln!("\r{} batches, {} blocks held ", totals.batches, source.cache.blocks());
         }
         Ok(totals)
     }

@@ -8,7 +8,7 @@ use crate::metrics::Counter;
 use crate::stream::endpoint::Endpoint;
 use crate::stream::stats::StreamStats;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Registrations that the daemon takes.
@@ -130,6 +130,7 @@ pub struct Directory {
     books: Mutex<Books>,
     version: AtomicU64,
     readiness: AtomicU8,
+    settled: AtomicBool,
     /// One a reactor.
     pub loads: Vec<Arc<Load>>,
     /// One a reactor.
@@ -143,6 +144,7 @@ impl Directory {
             books: Mutex::new(Books { next: 1, ..Books::default() }),
             version: AtomicU64::new(1),
             readiness: AtomicU8::new(Readiness::Starting as u8),
+            settled: AtomicBool::new(false),
             loads: (0..reactors).map(|_| Arc::default()).collect(),
             counters: std::sync::OnceLock::new(),
         })
@@ -175,6 +177,17 @@ impl Directory {
     /// Says whether the daemon wants traffic.
     pub fn set_readiness(&self, readiness: Readiness) {
         self.readiness.store(readiness as u8, Ordering::Release);
+    }
+
+    /// Whether the first replays of all streams were over once.
+    pub fn has_settled(&self) -> bool {
+        if self.settled.load(Ordering::Relaxed) {
+            return true;
+        }
+        let waits = |listing: &Arc<Listing>| listing.replay.is_some() && !listing.stats.has_begun();
+        let settled = !self.books().publishers.values().any(waits);
+        self.settled.store(settled, Ordering::Relaxed);
+        settled
     }
 
     /// Enters a registration; all of an instance live on one reactor.

@@ -119,6 +119,7 @@ async fn apply(daemon: &Rc<Daemon>, local: &Local, payload: &[u8], batch: &Batch
     let stats = &local.listing.stats;
     daemon.streams.events.set(daemon.streams.events.get() + batch.events.len() as u64);
     stats.publisher.batches.add(1);
+    stats.publisher.unknown_fields.add(u64::from(batch.unknown_fields));
     stats.last_event_ms.set(now_ms());
     batch.skipped.iter().for_each(|skipped| stats.skip(skipped.reason));
     let mut cursor = Cursor::default();

@@ -89,6 +89,9 @@ impl Local {
         let counts = topics.streams().map(|(_, tracker)| tracker.counts()).fold(Counts::default(), sum);
         stats.count(&counts);
         stats.refused_topics.set(topics.refused());
+        if trust != Trust::Replaying && counts.asks > 0 {
+            stats.begin();
+        }
         if let Trust::Partial(reason) = trust
             && stats.state().0 != State::Partial
         {

@@ -1,7 +1,7 @@
 //! What reactors say to each other. Small: everything long goes by reference count or is lent.
 
 use super::directory::Listing;
-use crate::api::question::Question;
+use super::question::Question;
 use crate::index::resolve::{Found, Want};
 use std::sync::Arc;
 

@@ -4,25 +4,27 @@
 //! |---|---|
 //! | [`directory`], [`view`] | who is registered where; a reactor's copy of it for queries |
 //! | [`message`] | what reactors say to each other |
+//! | [`question`], [`answer`], [`part`] | a query, how its answer is written, and this reactor's part of it |
 //! | [`streams`], [`local`] | subscriptions; one publisher, and how far its stream got |
 //! | [`ingest`] | the way of a message into the shard |
 //!
-//! The HTTP contract on top of it stands in [`crate::api`].
+//! The HTTP contract stands on top of it.
 
+pub mod answer;
 pub mod directory;
 pub mod ingest;
 pub mod local;
 pub mod message;
+pub mod part;
+pub mod question;
 pub mod streams;
 pub mod view;
 
-use crate::api;
-use crate::http::Request;
 use crate::index::resolve::{Found, Want};
 use crate::index::shard::Shard;
 use crate::limits::{COST_BLOCK, LEARNED_FAMILIES};
 use crate::mesh::tickets::{Pending, Tickets};
-use crate::reactor::{Seat, Service};
+use crate::reactor::Seat;
 use crate::rt;
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription;
@@ -160,18 +162,18 @@ impl Daemon {
         }
     }
 
-    fn handle(self: &Rc<Self>, from: usize, message: Message) {
+    pub(crate) fn handle(self: &Rc<Self>, from: usize, message: Message) {
         match message {
             Message::Ask { ticket, job, mut out } => {
                 out.clear();
-                api::query::answer_here(self, &job, &mut out);
+                part::answer_here(self, &job, &mut out);
                 // the asker drops the job last, and so frees what it allocated
                 drop(job);
                 self.reply(from, ticket, Reply::Fragment(out));
             }
             Message::Dump { ticket, limit } => {
                 let mut out = Vec::new();
-                api::views::dump_here(&self.shard.borrow(), limit, &mut out);
+                part::dump_here(&self.shard.borrow(), limit, &mut out);
                 self.reply(from, ticket, Reply::Fragment(out));
             }
             Message::Add { ticket, listing } => {
@@ -179,6 +181,8 @@ impl Daemon {
                     Ok(()) => Reply::Done,
                     Err(reason) => {
                         tracing::error!(instance = listing.key.instance, "not registered: {reason}");
+                        let id = listing.id;
+                        self.directory.unregister(&listing.key.instance, |other| other.id == id);
                         Reply::Failed(reason.into())
                     }
                 };
@@ -275,7 +279,7 @@ impl Daemon {
     }
 
     /// Writes the reactor's gauges, again and again.
-    async fn take_stock(self: Rc<Self>) {
+    pub(crate) async fn take_stock(self: Rc<Self>) {
         let load = self.directory.loads[self.seat.id].clone();
         let mut before = 0;
         while !self.seat.stopping.is_set() {
@@ -300,26 +304,5 @@ impl Daemon {
         load.runs.set(runs as u64);
         load.contexts.set(contexts as u64);
         load.blocks.set(shard.context_keys().map(|(_, held)| held).sum());
-    }
-}
-
-impl Service for Daemon {
-    type Message = Message;
-
-    async fn answer(self: Rc<Self>, request: &Request<'_>, out: &mut Vec<u8>) {
-        api::answer(&self, request, out).await;
-    }
-
-    fn message(self: &Rc<Self>, from: usize, message: Message) {
-        self.handle(from, message);
-    }
-
-    fn started(self: &Rc<Self>) {
-        let daemon = self.clone();
-        self.seat.ingest.spawn(daemon.take_stock());
-    }
-
-    async fn stop(self: Rc<Self>) {
-        self.streams.close_all().await;
     }
 }

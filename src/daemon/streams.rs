@@ -5,10 +5,10 @@ use super::directory::Listing;
 use super::ingest;
 use super::local::{self, Local};
 use crate::event::Batch;
-use crate::limits::STREAM_BATCH_KEPT;
+use crate::limits::{CANCELLED_REGISTRATIONS, STREAM_BATCH_KEPT};
 use crate::rt::{Signal, Task};
 use crate::stream::contexts::Contexts;
-use crate::stream::subscription::{Settings, Subscription, Watch};
+use crate::stream::subscription::{Link, Settings, Subscription, Watch};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -168,7 +168,12 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
 pub fn remove(daemon: &Rc<Daemon>, id: u64) {
     let streams = &daemon.streams;
     let Some(local) = streams.publishers.borrow_mut().remove(&id) else {
-        streams.cancelled.borrow_mut().insert(id);
+        let mut cancelled = streams.cancelled.borrow_mut();
+        // an addition that failed never comes to take its mark away
+        if cancelled.len() >= CANCELLED_REGISTRATIONS {
+            cancelled.clear();
+        }
+        cancelled.insert(id);
         return;
     };
     local.gone.set();
@@ -203,11 +208,20 @@ async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
     let turn = daemon.seat.ingest.clone();
     let linked = |link| {
         // closing is no loss of the connection
-        if !socket.close.is_set() {
-            socket.publishers().iter().for_each(|local| local.linked(link));
+        if socket.close.is_set() {
+            return;
+        }
+        for local in socket.publishers().iter() {
+            local.linked(link);
+            if link == Link::Up {
+                // a publisher that came late may have published before, and may stay silent now
+                daemon.seat.ingest.spawn(local::begin(daemon.clone(), local.clone()));
+            }
         }
     };
     if let Err(error) = watch.run(&turn, linked).await {
+        // a subscription must not outlive its watch
+        socket.close.set();
         tracing::error!(reactor = daemon.seat.id, %error, "a connection can no longer be watched");
     }
 }

@@ -48,6 +48,7 @@ fn positional(cursor: &mut Cursor<'_>, len: usize, batch: &mut Batch) -> Result<
     if len > 2 {
         batch.dp_rank = cursor.optional_u32()?;
     }
+    batch.unknown_fields += len.saturating_sub(3) as u32;
     (3..len).try_for_each(|_| cursor.skip(1))?;
     Ok(())
 }
@@ -70,7 +71,10 @@ fn keyed(cursor: &mut Cursor<'_>, len: usize, batch: &mut Batch) -> Result<(), R
                 }
                 batch.dp_rank = rank.or(batch.dp_rank);
             }
-            _ => cursor.skip(1)?,
+            _ => {
+                batch.unknown_fields += 1;
+                cursor.skip(1)?;
+            }
         }
     }
     if found { Ok(()) } else { Err(Refusal::NotABatch) }
@@ -124,9 +128,11 @@ fn map(cursor: &mut Cursor<'_>, len: usize, index: u32, batch: &mut Batch) -> Re
     }
     let mut fields = Fields::new(index);
     for _ in 0..len {
-        match cursor.key(FIELD_DEPTH)?.and_then(Key::of) {
-            Some(key) => fields.read(key, cursor, batch)?,
-            None => cursor.skip(FIELD_DEPTH)?,
+        if let Some(key) = cursor.key(FIELD_DEPTH)?.and_then(Key::of) {
+            fields.read(key, cursor, batch)?;
+        } else {
+            batch.unknown_fields += 1;
+            cursor.skip(FIELD_DEPTH)?;
         }
     }
     fields.finish(cursor.bytes(), batch)

@@ -67,7 +67,10 @@ pub(super) fn positional(
             Some(Key::LoraName) if opens_map(cursor) => fields.store.cache_salt = salt_map(cursor)?,
             Some(Key::Locality) if !opens_str(cursor) => cursor.skip(FIELD_DEPTH)?,
             Some(&key) => fields.read(key, cursor, batch)?,
-            None => cursor.skip(FIELD_DEPTH)?,
+            None => {
+                batch.unknown_fields += 1;
+                cursor.skip(FIELD_DEPTH)?;
+            }
         }
     }
     fields.finish(cursor.bytes(), batch)

@@ -116,6 +116,8 @@ pub struct Batch {
     pub counts: Vec<u32>,
     /// RFC #1527 envelopes; events hold an index into it.
     pub envelopes: Vec<Envelope>,
+    /// Map entries and array elements that the decoder does not know; they are passed over.
+    pub unknown_fields: u32,
 }
 
 impl Batch {
@@ -129,6 +131,7 @@ impl Batch {
         self.tokens.clear();
         self.counts.clear();
         self.envelopes.clear();
+        self.unknown_fields = 0;
     }
 }
 

@@ -44,6 +44,21 @@ impl Answer {
         self.hits.len() as u32 - 1
     }
 
+    /// Starts a hit of an instance with one owner; returns its number.
+    pub(super) fn start_with(&mut self, instance: u32, blocks: u32, medium: u8, rank: Option<u32>) -> u32 {
+        let mut hit = Hit { instance, longest: blocks, first_rank: (0, u32::MAX), ..Hit::default() };
+        if let Some(rank) = rank {
+            hit.first_rank = (rank, blocks);
+        }
+        let common = hit.media.get_mut(usize::from(medium)).map(|common| *common = blocks).is_some();
+        self.hits.push(hit);
+        let number = self.hits.len() as u32 - 1;
+        if !common {
+            self.add_medium(number, medium, blocks);
+        }
+        number
+    }
+
     pub(super) fn hit_mut(&mut self, hit: u32) -> &mut Hit {
         &mut self.hits[hit as usize]
     }

@@ -24,6 +24,21 @@ pub(super) fn check_local(locality: Span, payload: &[u8]) -> Result<(), Skip> {
     }
 }
 
+/// Who owns the blocks, as lanes tell owners apart: for a pool the backend under the tenant, since the same
+/// object may be put under several; for an engine, what its envelope says, or nobody in particular.
+pub(super) fn owner_name(publisher: &Publisher, reading: Reading<'_>, envelope: Option<&Envelope>) -> String {
+    let Some(envelope) = envelope else { return String::new() };
+    let backend = reading.text(envelope.backend_id).unwrap_or("");
+    match publisher.registration.class {
+        Class::Engine => backend.to_owned(),
+        Class::Pool => {
+            let tenant = tenant(publisher, reading, envelope);
+            let tenant = tenant.as_deref().unwrap_or(&publisher.registration.tenant);
+            format!("{backend}\0{tenant}")
+        }
+    }
+}
+
 /// The tenant that an envelope names; `default` under a registration with another tenant names none.
 pub(super) fn tenant(publisher: &Publisher, reading: Reading<'_>, envelope: &Envelope) -> Option<String> {
     let stated = reading.text(envelope.tenant_id)?;

@@ -6,7 +6,7 @@
 //! - a name that denotes several places (hashes that are not chained or ignore the salt) has one *primary*
 //!   entry a lane, which carries the count and the latest place, and *secondary* ones with count 0: it holds
 //!   all of them until the count is 0;
-//! - two names may denote one place: the place is held while any of them has a count ([`Names::aliases`]);
+//! - two names may denote one place: the place is held while any of them has a count (`Names::alias`);
 //! - a name whose counts are all 0 stays as a bounded tombstone, so that a child or a placeholder that comes
 //!   right after the removal still finds its place.
 
@@ -14,10 +14,10 @@ use super::run::Place;
 use super::table::{Keyed, Table};
 use std::collections::{HashMap, VecDeque};
 
-/// Lanes of one publisher; lane numbers fit a byte beside [`TOMBSTONE`].
+/// Lanes of one publisher; lane numbers fit a byte, one value of which marks removed names.
 pub const LANES: usize = 254;
 /// Places that one name may denote.
-pub const NAME_PLACES: usize = 32;
+pub const NAME_PLACES: usize = LANES;
 /// Removed names that a publisher is remembered by.
 pub const TOMBSTONES: usize = 1024;
 /// Lane number of a removed name.

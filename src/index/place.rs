@@ -160,12 +160,7 @@ impl Shard {
             }
             chain.seq = Some(seq);
             chain.previous = Some(place);
-            if publisher.orphans.await_parent(*name) {
-                announced.push(*name);
-            }
-            if self.resolver.cares(*name) && publisher.registration.class == Class::Engine {
-                self.apply.woken.push((*name, place));
-            }
+            self.announce(publisher, *name, place, announced);
         }
         self.settle_holding(publisher, &holding);
         self.wake_all();
@@ -181,6 +176,16 @@ impl Shard {
             names.remove(*name, chain.lane, None, &mut ledger);
         }
         (None, done)
+    }
+
+    /// Notes who waits for a name: orphans of its publisher, and pool objects anywhere.
+    fn announce(&mut self, publisher: &Publisher, name: u64, place: Place, announced: &mut Vec<u64>) {
+        if publisher.orphans.await_parent(name) {
+            announced.push(name);
+        }
+        if self.resolver.cares(name) && publisher.registration.class == Class::Engine {
+            self.apply.woken.push((name, place));
+        }
     }
 
     pub(super) fn work_by_hash(
@@ -214,15 +219,11 @@ impl Shard {
             if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
+                self.wake_all();
                 return (None, done);
             }
             work.previous = Some(place);
-            if publisher.orphans.await_parent(*name) {
-                announced.push(*name);
-            }
-            if self.resolver.cares(*name) && publisher.registration.class == Class::Engine {
-                self.apply.woken.push((*name, place));
-            }
+            self.announce(publisher, *name, place, announced);
         }
         self.settle_holding(publisher, &holding);
         let more = until < all.len();

@@ -1,7 +1,7 @@
 //! What removals and clears take away.
 
 use super::apply::{Reading, Work};
-use super::envelope::{check_local, observe_envelope, rank, tenant};
+use super::envelope::{check_local, observe_envelope, owner_name, rank, tenant};
 use super::keyed::keyed_object;
 use super::place::NameSource;
 use super::publisher::{Class, Publisher, Scope};
@@ -58,11 +58,8 @@ impl Shard {
             medium: Some(medium),
             or_any_medium: pool,
         };
-        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
-        match publisher.known_backend(backend) {
-            Some(backend) => lanes.backend = Some(backend),
-            None => lanes.backend = Some(u32::MAX),
-        }
+        let owner = owner_name(publisher, reading, envelope);
+        lanes.backend = Some(publisher.known_backend(&owner).unwrap_or(u32::MAX));
         if envelope.is_some_and(|envelope| whole_object(publisher, envelope)) {
             lanes = lanes.any_medium();
         }
@@ -105,7 +102,10 @@ impl Shard {
             None => None,
         };
         let backend = match envelope.and_then(|envelope| reading.text(envelope.backend_id)) {
-            Some(name) if pool => Some(publisher.known_backend(name).unwrap_or(u32::MAX)),
+            Some(_) if pool => {
+                let owner = owner_name(publisher, reading, envelope);
+                Some(publisher.known_backend(&owner).unwrap_or(u32::MAX))
+            }
             _ => None,
         };
         let rank = (!pool).then(|| rank(publisher, reading.batch, envelope));

@@ -7,6 +7,7 @@ use super::resolve::Resolver;
 use super::run::{Left, Place, Runs};
 use crate::event::Skip;
 use crate::event::medium::Medium;
+use crate::limits::DUMP_NAMES_PER_MAPPING;
 use crate::metrics::PublisherStats;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -384,8 +385,14 @@ impl Shard {
         let mut found: BTreeMap<(u32, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for publisher in self.publishers.iter().flatten() {
             found.entry((publisher.base, publisher.instance)).or_default();
+            let mut looked_at = 0;
             for segment in 0..publisher.names.segments() {
+                // a dump must not stop the reactor for the sake of a large index
+                if looked_at > limit.saturating_mul(DUMP_NAMES_PER_MAPPING) {
+                    break;
+                }
                 for (name, place) in publisher.names.held(segment) {
+                    looked_at += 1;
                     let context = self.runs.get(place.run).context;
                     let mappings = found.entry((context, publisher.instance)).or_default();
                     if mappings.len() < limit {

@@ -2,7 +2,7 @@
 
 use super::apply::{Reading, Work};
 use super::context::Lora;
-use super::envelope::{apply_envelope, check_local, observe_envelope, rank};
+use super::envelope::{apply_envelope, check_local, observe_envelope, owner_name, rank};
 use super::keyed::keyed_object;
 use super::orphan::Orphan;
 use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
@@ -257,8 +257,8 @@ impl Shard {
         let pool = publisher.registration.class == Class::Pool;
         let medium = medium::canonical(medium.text(reading.payload), pool);
         let medium = self.medium(&medium)?;
-        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
-        let backend = publisher.backend(backend)?;
+        let owner = owner_name(publisher, reading, envelope);
+        let backend = publisher.backend(&owner)?;
         if publisher.parts.needed > 0 {
             return publisher.part_lane(tp_rank.unwrap_or(0), backend, medium);
         }

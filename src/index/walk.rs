@@ -169,11 +169,11 @@ impl Scratch {
             if base > 0 && !self.is_alive(instance, base) {
                 continue;
             }
-            let held = if counting.everybody && at == start + 1 {
-                self.credit_one(first, from, to, counting.owners)
-            } else {
-                self.credit_group(&covers[start..at], from, to, counting, base)
-            };
+            if counting.everybody && at == start + 1 {
+                alive |= self.credit_one(first, from, to, base, counting.owners) == length;
+                continue;
+            }
+            let held = self.credit_group(&covers[start..at], from, to, counting, base);
             if held > 0 {
                 let hit = self.hit(instance);
                 self.answer.hit_mut(hit).longest = base + u32::from(held);
@@ -196,17 +196,23 @@ impl Scratch {
         seen.hit
     }
 
-    /// The only owner of an instance here.
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, owners: &[Option<Owner>]) -> u16 {
+    /// The only owner of an instance here; the way of nearly every walk.
+    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32, owners: &[Option<Owner>]) -> u16 {
         let held = cover.extent(from).min(to) - from;
-        if held > 0
-            && let Some(owner) = &owners[cover.owner as usize]
-        {
-            let hit = self.hit(cover.instance);
-            self.answer.add_medium(hit, owner.medium, u32::from(held));
-            if let Some(rank) = owner.rank {
-                self.answer.add_rank(hit, rank, u32::from(held));
-            }
+        let Some(owner) = owners[cover.owner as usize].as_ref().filter(|_| held > 0) else { return 0 };
+        let blocks = u32::from(held);
+        let seen = &mut self.seen[cover.instance as usize];
+        if base == 0 {
+            // in the first stretch an instance is met once
+            let hit = self.answer.start_with(cover.instance, blocks, owner.medium, owner.rank);
+            *seen = Seen { walk: self.walk, hit };
+            return held;
+        }
+        let hit = seen.hit;
+        self.answer.hit_mut(hit).longest = base + blocks;
+        self.answer.add_medium(hit, owner.medium, blocks);
+        if let Some(rank) = owner.rank {
+            self.answer.add_rank(hit, rank, blocks);
         }
         held
     }

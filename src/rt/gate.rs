@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// A way that only one task walks at a time.
 #[derive(Default, Debug)]
 pub struct Gate {
     taken: Cell<bool>,
-    /// Number of the next to come, and of the one whose turn it is.
-    tickets: Cell<(u64, u64)>,
+    /// Number of the next to come.
+    next: Cell<u64>,
     waiting: RefCell<VecDeque<(u64, Waker)>>,
 }
 
@@ -40,24 +40,46 @@ impl Gate {
         if let Some(pass) = self.try_enter() {
             return pass;
         }
-        let (mine, _) = self.tickets.get();
-        self.tickets.set((mine + 1, self.tickets.get().1));
-        poll_fn(|context| {
-            let mut waiting = self.waiting.borrow_mut();
-            let first = waiting.front().is_none_or(|(ticket, _)| *ticket >= mine);
-            if first && !self.taken.get() {
-                waiting.retain(|(ticket, _)| *ticket != mine);
-                self.taken.set(true);
-                return Poll::Ready(());
-            }
-            match waiting.iter_mut().find(|(ticket, _)| *ticket == mine) {
-                Some((_, waker)) => waker.clone_from(context.waker()),
-                None => waiting.push_back((mine, context.waker().clone())),
-            }
-            Poll::Pending
-        })
-        .await;
+        let mine = self.next.get();
+        self.next.set(mine + 1);
+        let waiting = Waiting { gate: self, ticket: mine };
+        poll_fn(|context| waiting.poll(context)).await;
         Pass { gate: self.clone() }
+    }
+}
+
+/// A place in the line; dropping it leaves the line.
+struct Waiting<'a> {
+    gate: &'a Gate,
+    ticket: u64,
+}
+
+impl Waiting<'_> {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut line = self.gate.waiting.borrow_mut();
+        let first = line.front().is_none_or(|(ticket, _)| *ticket >= self.ticket);
+        if first && !self.gate.taken.get() {
+            self.gate.taken.set(true);
+            return Poll::Ready(());
+        }
+        match line.iter_mut().find(|(ticket, _)| *ticket == self.ticket) {
+            Some((_, waker)) => waker.clone_from(context.waker()),
+            None => line.push_back((self.ticket, context.waker().clone())),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut line = self.gate.waiting.borrow_mut();
+        line.retain(|(ticket, _)| *ticket != self.ticket);
+        // whoever is next may have been passed over for this place
+        if !self.gate.taken.get()
+            && let Some((_, waker)) = line.front()
+        {
+            waker.wake_by_ref();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::trust::Counts;
 use crate::event::{Refusal, Skip};
 use crate::metrics::{Counter, PublisherStats};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,6 +53,7 @@ pub fn now_ms() -> u64 {
 pub struct StreamStats {
     state: AtomicU8,
     since_ms: AtomicU64,
+    begun: AtomicBool,
     /// Messages of the endpoint, whatever was in them.
     pub messages: Counter,
     /// Bytes of their payloads.
@@ -96,6 +97,7 @@ impl Default for StreamStats {
         Self {
             state: AtomicU8::new(State::Connecting as u8),
             since_ms: AtomicU64::new(now_ms()),
+            begun: AtomicBool::new(false),
             messages: Counter::default(),
             bytes: Counter::default(),
             malformed: Counter::default(),
@@ -136,9 +138,14 @@ impl StreamStats {
         self.state.load(Relaxed) != State::Live as u8
     }
 
-    /// Whether the first replay is over, or there is none to wait for.
+    /// Whether the first replay is over, be it because it failed.
     pub fn has_begun(&self) -> bool {
-        self.state.load(Relaxed) != State::Replaying as u8
+        self.begun.load(Relaxed)
+    }
+
+    /// The first replay is over.
+    pub fn begin(&self) {
+        self.begun.store(true, Relaxed);
     }
 
     /// Takes over what the tracker counted.

@@ -9,6 +9,7 @@
 //! | [`cache`] | an engine's prefix cache, as far as events show it |
 //! | [`feed`] | steps of that cache as payloads |
 //! | [`publisher`] | the sockets: PUB, and ROUTER for replay |
+//! | [`replay`] | how replay requests are answered, well or badly |
 //!
 //! Nothing here is shared with the decoder in [`crate::event`]: the two meet only in bytes.
 
@@ -20,3 +21,4 @@ pub mod feed;
 mod msgpack;
 pub mod pool;
 pub mod publisher;
+pub mod replay;

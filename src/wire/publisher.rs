@@ -6,7 +6,8 @@
 //! within 100 ms when nothing is sent.
 //!
 //! What engines do by accident can be done on purpose here: a batch that is only in the ring (lost), a number
-//! that is nowhere (a hole), a batch sent twice, a life that ends and begins again.
+//! that is nowhere (a hole), a batch sent twice, a life that ends and begins again, and replays that are slow,
+//! silent or never end ([`Manner`]).
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
@@ -14,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::family::ReplayShape;
+use super::replay::{Answers, Manner, Step};
 use crate::limits::PUBLISHER_QUEUE;
 
 /// How long an idle publisher leaves a replay request waiting.
@@ -22,8 +24,6 @@ const IDLE: Duration = Duration::from_millis(100);
 const LINGER_MS: i32 = 1000;
 /// How often and for how long a restart tries to get its old address back.
 const REBIND: (u32, Duration) = (50, Duration::from_millis(50));
-/// The sequence number behind the last replayed batch.
-const END: u64 = u64::MAX;
 
 /// What a publisher is and where it listens.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct PublisherOptions {
     pub topic: Vec<u8>,
     /// Frames of a replay answer.
     pub replay_shape: ReplayShape,
+    /// What is wrong with replay answers.
+    pub replay_manner: Manner,
     /// Batches that can be replayed.
     pub buffer_steps: usize,
     /// Send high-water mark of the PUB socket, messages.
@@ -100,6 +102,7 @@ impl PublisherOptions {
             replay: None,
             topic: Vec::new(),
             replay_shape: ReplayShape::ThreeFrames,
+            replay_manner: Manner::default(),
             buffer_steps: 10_000,
             send_hwm: 100_000,
             replay_hwm: 0,
@@ -213,12 +216,6 @@ struct Sockets {
     replay_endpoint: Option<String>,
 }
 
-/// One batch that can be replayed.
-struct Step {
-    seq: u64,
-    payload: Vec<u8>,
-}
-
 /// What the thread owns.
 struct Engine {
     sockets: Sockets,
@@ -226,6 +223,7 @@ struct Engine {
     options: PublisherOptions,
     next_seq: u64,
     ring: VecDeque<Step>,
+    answers: Answers,
     subscriptions: u64,
 }
 
@@ -282,14 +280,15 @@ impl Engine {
         let context = zmq::Context::new();
         let sockets = Sockets::open(&context, &options)?;
         let next_seq = options.first_seq;
-        Ok(Self { sockets, context, options, next_seq, ring: VecDeque::new(), subscriptions: 0 })
+        let (ring, answers) = (VecDeque::new(), Answers::default());
+        Ok(Self { sockets, context, options, next_seq, ring, answers, subscriptions: 0 })
     }
 
     fn run(mut self, inbox: &Receiver<Command>) {
         loop {
             self.note_subscriptions();
             self.serve_replay();
-            match inbox.recv_timeout(IDLE) {
+            match inbox.recv_timeout(self.answers.wait(IDLE)) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(command) => self.obey(command),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -351,6 +350,7 @@ impl Engine {
     fn begin_life(&mut self, seq: u64) {
         self.next_seq = seq;
         self.ring.clear();
+        self.answers.clear();
     }
 
     fn restart(&mut self, downtime: Duration, seq: u64) -> Result<u64, PublishError> {
@@ -395,31 +395,11 @@ impl Engine {
         }
     }
 
-    /// Answers every waiting request. One that is not `identity, "", number` gets no answer at all.
-    fn serve_replay(&self) {
+    /// Answers the waiting requests, as far as their replies are due.
+    fn serve_replay(&mut self) {
         let Some(router) = &self.sockets.replay else { return };
-        while let Ok(request) = router.recv_multipart(zmq::DONTWAIT) {
-            let [identity, empty, first] = &request[..] else { continue };
-            let Ok(first) = <[u8; 8]>::try_from(&first[..]) else { continue };
-            if !empty.is_empty() {
-                continue;
-            }
-            let first = u64::from_be_bytes(first);
-            let steps = self.ring.iter().filter(|step| step.seq >= first);
-            let steps = steps.map(|step| (&self.options.topic[..], step.seq, &step.payload[..]));
-            for (topic, seq, payload) in steps.chain([(&b""[..], END, &b""[..])]) {
-                let seq = seq.to_be_bytes();
-                let sent = match self.options.replay_shape {
-                    ReplayShape::ThreeFrames => router.send_multipart([identity, &b""[..], &seq, payload], 0),
-                    ReplayShape::FourFrames => {
-                        router.send_multipart([identity, &b""[..], topic, &seq, payload], 0)
-                    }
-                };
-                if sent.is_err() {
-                    // the one that asked is gone
-                    break;
-                }
-            }
-        }
+        let options = &self.options;
+        let shape = (&options.topic[..], options.replay_shape);
+        self.answers.serve(router, shape, options.replay_manner, &self.ring, self.next_seq);
     }
 }

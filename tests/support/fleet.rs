@@ -172,14 +172,23 @@ impl Daemon {
         Self::with(reactors, http::Limits::default())
     }
 
+    /// One that waits for replays as long as a loaded machine may need.
+    pub fn patient(reactors: usize) -> Self {
+        Self::tuned(reactors, http::Limits::default(), Duration::from_secs(2))
+    }
+
     pub fn with(reactors: usize, http: http::Limits) -> Self {
+        Self::tuned(reactors, http, Duration::from_millis(200))
+    }
+
+    fn tuned(reactors: usize, http: http::Limits, replay_idle: Duration) -> Self {
         let directory = Directory::new(reactors);
         let setup = Setup {
             seed: DEFAULT_SEED,
             directory: directory.clone(),
             contexts: Contexts::new().unwrap(),
             subscription: subscription::Settings::default(),
-            replay_idle: Duration::from_secs(2),
+            replay_idle,
             stream_ttl: Duration::ZERO,
         };
         let settings = Settings {

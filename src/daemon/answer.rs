@@ -1,7 +1,7 @@
 //! Writes answers: the members of one tenant's object, instance by instance, straight into the response.
 
 use super::question::Question;
-use crate::daemon::view::{Entry, View};
+use super::view::{Entry, View};
 use crate::http::response::json_string;
 use crate::index::hash::Path;
 use crate::index::shard::Shard;

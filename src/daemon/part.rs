@@ -1,0 +1,110 @@
+//! This reactor's part of answers that span reactors.
+
+use super::Daemon;
+use super::answer::{Detail, comma, fragment};
+use super::message::Job;
+use super::question::Question;
+use crate::index::context::{ContextKey, Lora};
+use crate::index::hash::Path;
+use crate::index::shard::Shard;
+use crate::stream::stats::State;
+use serde_json::{Map, Value, json};
+use std::rc::Rc;
+
+/// This reactor's part of an answer, appended to `out`.
+pub fn answer_here(daemon: &Rc<Daemon>, job: &Job, out: &mut Vec<u8>) {
+    let view = daemon.view();
+    let mut path = Path::of_hashes(&job.hashes);
+    fragment(&mut daemon.shard.borrow_mut(), &view, daemon.seat.id, &job.question, &mut path, &**daemon, out);
+}
+
+impl Detail for Daemon {
+    fn streams(&self, instance: &str, out: &mut Vec<u8>) {
+        out.push(b'[');
+        let start = out.len();
+        for listing in self.streams.of_instance(instance) {
+            comma(out, start);
+            let (state, since) = listing.stats.state();
+            let entry = serde_json::json!({
+                "type": listing.kind,
+                "tenant_id": listing.key.tenant,
+                "dp_rank": listing.key.rank,
+                "endpoint": listing.endpoint.as_str(),
+                "state": state.name(),
+                "since": since,
+            });
+            out.extend_from_slice(entry.to_string().as_bytes());
+        }
+        out.push(b']');
+    }
+
+    fn why(&self, shard: &Shard, question: &Question, instance: &str) -> &'static str {
+        let key = &question.contexts[0];
+        let registered = self.streams.of_instance(instance);
+        let of_tenant: Vec<_> =
+            registered.iter().filter(|listing| listing.key.tenant == key.tenant).collect();
+        let held = |wanted: &dyn Fn(&ContextKey) -> bool| {
+            shard.context_keys().any(|(other, held)| held > 0 && other.tenant == key.tenant && wanted(other))
+        };
+        let model = |model: &str| model == key.model;
+        let knows_model = of_tenant.iter().any(|listing| model(&listing.registration.model));
+        if question.blocks == 0 {
+            "prompt_shorter_than_block"
+        } else if !knows_model && !held(&|other| model(&other.model)) {
+            "unknown_model"
+        } else if !of_tenant.iter().any(|listing| {
+            model(&listing.registration.model) && listing.registration.block_size == key.block_size
+        }) && !held(&|other| model(&other.model) && other.block_size == key.block_size)
+        {
+            "block_size_mismatch"
+        } else if registered.iter().all(|listing| listing.stats.publisher.batches.get() == 0) {
+            "no_events_yet"
+        } else if key.lora != Lora::Base && !held(&|other| other.lora == key.lora) {
+            "unknown_lora"
+        } else if salts(key) != ("", "")
+            && !held(&|other| question.contexts.iter().any(|asked| salts(asked) == salts(other)))
+        {
+            "unknown_salt"
+        } else if registered.iter().any(|listing| listing.stats.state().0 != State::Live) {
+            "stream_not_live"
+        } else {
+            "no_match"
+        }
+    }
+}
+
+fn salts(key: &ContextKey) -> (&str, &str) {
+    (&key.additional_salt, &key.cache_salt)
+}
+
+/// This reactor's contexts and mappings, a JSON array of `{"context", "hashmap"}`.
+pub fn dump_here(shard: &Shard, limit: usize, out: &mut Vec<u8>) {
+    let parts: Vec<Value> = shard
+        .mappings(limit)
+        .into_iter()
+        .map(|part| {
+            let map: Map<String, Value> =
+                part.mappings.into_iter().map(|(name, hash)| (name.to_string(), hash.into())).collect();
+            json!({ "context": context(&part.context, &part.instance), "hashmap": map })
+        })
+        .collect();
+    out.extend_from_slice(Value::Array(parts).to_string().as_bytes());
+}
+
+fn context(key: &ContextKey, instance: &str) -> Value {
+    let mut value = json!({
+        "model_name": key.model,
+        "lora_name": match &key.lora { Lora::Name(name) => name.as_str(), _ => "" },
+        "block_size": key.block_size,
+        "additional_salt": key.additional_salt,
+        "tenant_id": key.tenant,
+        "instance_id": instance,
+    });
+    if let Lora::Id(id) = key.lora {
+        value["lora_id"] = id.into();
+    }
+    if !key.cache_salt.is_empty() {
+        value["cache_salt"] = key.cache_salt.as_str().into();
+    }
+    value
+}

@@ -7,7 +7,7 @@ pub const HTTP_HEADERS: usize = 64;
 /// Default for the largest HTTP request body, bytes (413 beyond).
 pub const HTTP_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Room that an HTTP receive buffer starts with, bytes.
-pub const HTTP_READ_BYTES: usize = 4 * 1024;
+pub const HTTP_READ_BYTES: usize = 16 * 1024;
 /// Most bytes of a body for which room is made before any of it has come.
 pub const HTTP_TRUSTED_BYTES: usize = 64 * 1024;
 /// Largest receive buffer that a connection keeps between requests, bytes.
@@ -47,6 +47,8 @@ pub const REACTORS: usize = 64;
 
 /// What a turn of a reactor may cost before its tasks yield, in units of about 1.5 ns (100 µs).
 pub const TURN_BUDGET: u32 = 1 << 16;
+/// Events have one of so many parts of a turn.
+pub const INGEST_SHARE: u32 = 4;
 /// Cost of receiving and decoding one event message: 64 fill a turn.
 pub const COST_EVENT: u32 = TURN_BUDGET / 64;
 /// Cost of hashing and applying one block: 200 fill a turn.
@@ -170,3 +172,14 @@ pub const TOPIC_BYTES: usize = 4096;
 pub const CANCELLED_REGISTRATIONS: usize = 4096;
 /// Names that a dump of the index looks at for each mapping that it may show.
 pub const DUMP_NAMES_PER_MAPPING: usize = 4;
+/// How long a subscription may be without a connection before it is opened anew, seconds; well above libzmq's own
+/// longest pause between two attempts. It doubles from time to time, up to the second figure.
+pub const STREAM_REVIVE_SECONDS: u64 = 10;
+/// The longest such time, seconds.
+pub const STREAM_REVIVE_MAX_SECONDS: u64 = 80;
+/// Most mappings a context that `/global_view` dumps, whatever `limit` says.
+pub const GLOBAL_VIEW_MOST: usize = 100_000;
+/// Descriptors of one registration: libzmq's for a watched subscription and a replay, rounded up.
+pub const FDS_PER_PUBLISHER: u64 = 12;
+/// Descriptors that stay free of registrations: the reactors', libzmq's, logs, some connections.
+pub const FDS_RESERVED: u64 = 128;

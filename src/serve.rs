@@ -23,10 +23,10 @@ use crate::daemon::directory::{Directory, Readiness};
 use crate::daemon::message::Message;
 use crate::daemon::{Daemon, Setup};
 use crate::http;
-use crate::limits::{REACTORS, SHUTDOWN_SECONDS};
+use crate::limits::{FDS_PER_PUBLISHER, FDS_RESERVED, REACTORS, SHUTDOWN_SECONDS};
 use crate::reactor::{self, Reactors, StartError};
-use crate::rt::Driver;
 use crate::rt::pin::Cpus;
+use crate::rt::{Driver, sys};
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription;
 
@@ -44,14 +44,10 @@ pub fn run(settings: &Settings) -> ExitCode {
         tracing::error!(%error, "cannot wait for signals");
         return ExitCode::from(exit::INTERNAL);
     }
-    match start(settings) {
-        Ok((reactors, directory)) => match serve(settings, reactors, &directory, &signals) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(reason) => {
-                tracing::error!("{reason}");
-                ExitCode::from(exit::INTERNAL)
-            }
-        },
+    let outcome =
+        start(settings).and_then(|(reactors, directory)| serve(settings, reactors, &directory, &signals));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
         Err((code, reason)) => {
             tracing::error!("{reason}");
             ExitCode::from(code)
@@ -66,6 +62,14 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
     let allowed = Cpus::of_this_thread().map_err(internal)?.count();
     let count = settings.reactors.unwrap_or(allowed).clamp(1, REACTORS);
     let directory = Directory::new(count);
+    let descriptors = sys::raise_descriptors().map_err(internal)?;
+    if descriptors < FDS_RESERVED {
+        let reason = format!(
+            "{descriptors} file descriptors are too few to start: raise the limit (ulimit -n) to {FDS_RESERVED} and {FDS_PER_PUBLISHER} more a publisher"
+        );
+        return Err((exit::INTERNAL, reason));
+    }
+    directory.set_descriptors(descriptors);
     let setup = Setup {
         seed: settings.hash_seed,
         directory: directory.clone(),
@@ -123,7 +127,7 @@ fn serve(
     reactors: Reactors<Message>,
     directory: &Directory,
     signals: &mpsc::Receiver<i32>,
-) -> Result<(), String> {
+) -> Result<(), Failed> {
     for chosen in reactors.drivers.iter().take(1) {
         match &chosen.fallback {
             None => tracing::info!(driver = chosen.name, reactors = reactors.drivers.len(), "reactors run"),
@@ -137,8 +141,9 @@ fn serve(
     }
     directory.set_readiness(Readiness::Ready);
     if let Some(path) = &settings.port_file {
-        config::write_port_file(path, &bound)
-            .map_err(|error| format!("cannot write the port file {}: {error}", path.display()))?;
+        config::write_port_file(path, &bound).map_err(|error| {
+            (exit::CANNOT_CREATE, format!("cannot write the port file {}: {error}", path.display()))
+        })?;
     }
     let died = wait(&reactors, signals, None);
     if !died {
@@ -149,7 +154,7 @@ fn serve(
     reactors.stop();
     let joined = reactors.join();
     tracing::info!("stopped");
-    joined
+    joined.map_err(|reason| (exit::INTERNAL, reason))
 }
 
 /// Waits for a signal, for at most `time`, or until a reactor died; whether one did.

@@ -59,7 +59,7 @@ pub async fn register(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<
     let instance = wish.registration.instance.clone();
     match daemon.directory.register(wish) {
         Registered::Known => {}
-        Registered::Full => return error(out, 503, "there are too many registrations"),
+        Registered::Full(why) => return error(out, 503, why),
         Registered::New { listing, replaced } => {
             if let Some(replaced) = replaced {
                 // the home of an instance never changes, so the removal arrives before the addition
@@ -152,6 +152,10 @@ async fn take_out(daemon: &Rc<Daemon>, gone: &[Arc<Listing>]) -> bool {
 pub fn register_static(directory: &Directory, wish: Wish) -> Option<(usize, Message)> {
     match directory.register(wish) {
         Registered::New { listing, .. } => Some((listing.home, Message::Add { ticket: 0, listing })),
-        Registered::Known | Registered::Full => None,
+        Registered::Known => None,
+        Registered::Full(why) => {
+            tracing::error!("entry skipped: {why}");
+            None
+        }
     }
 }

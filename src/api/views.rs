@@ -6,7 +6,7 @@ use crate::daemon::directory::{Listing, Readiness};
 use crate::daemon::message::{Message, Reply};
 use crate::event::{Refusal, Skip};
 use crate::http::{Request, response};
-use crate::limits::GLOBAL_VIEW_MAPPINGS;
+use crate::limits::{GLOBAL_VIEW_MAPPINGS, GLOBAL_VIEW_MOST};
 use crate::stream::stats::{StreamStats, now_ms};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
@@ -152,5 +152,9 @@ pub async fn global_view(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut V
 
 fn limit(query: Option<&str>) -> Result<usize, &'static str> {
     let given = query.unwrap_or("").split('&').find_map(|pair| pair.strip_prefix("limit="));
-    given.map_or(Ok(GLOBAL_VIEW_MAPPINGS), |text| text.parse().map_err(|_| "limit: expected a number"))
+    let limit: usize = match given {
+        None => GLOBAL_VIEW_MAPPINGS,
+        Some(text) => text.parse().map_err(|_| "limit: expected a number")?,
+    };
+    Ok(limit.min(GLOBAL_VIEW_MOST))
 }

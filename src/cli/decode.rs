@@ -4,10 +4,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::exit;
 use crate::event::describe;
-
-/// Something could not be read, or was no hexadecimal text (`EX_DATAERR`).
-const EX_DATAERR: u8 = 65;
 
 /// Arguments of `kvatlas decode`.
 #[derive(clap::Args, Debug)]
@@ -25,28 +23,30 @@ pub fn run(args: &DecodeArgs) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let mut code = ExitCode::SUCCESS;
     for file in &args.files {
-        if let Err(why) = answer(file, args.hex, &mut out) {
+        if let Err((failed, why)) = answer(file, args.hex, &mut out) {
             eprintln!("{}: {why}", file.display());
-            code = ExitCode::from(EX_DATAERR);
+            code = ExitCode::from(failed);
         }
     }
     code
 }
 
 /// Writes the meaning of every payload of one file.
-fn answer(file: &Path, hex: bool, out: &mut impl Write) -> Result<(), String> {
-    let content = read(file).map_err(|error| error.to_string())?;
-    let mut write =
-        |payload: &[u8]| writeln!(out, "{}", describe(payload)).map_err(|error| error.to_string());
+fn answer(file: &Path, hex: bool, out: &mut impl Write) -> Result<(), (u8, String)> {
+    let content = read(file).map_err(|error| (exit::NO_INPUT, error.to_string()))?;
+    let bad = |why: String| (exit::DATA, why);
+    let mut write = |payload: &[u8]| {
+        writeln!(out, "{}", describe(payload)).map_err(|error| (exit::CANNOT_CREATE, error.to_string()))
+    };
     if !hex {
         return write(&content);
     }
-    let text = std::str::from_utf8(&content).map_err(|_| "not a text".to_owned())?;
+    let text = std::str::from_utf8(&content).map_err(|_| bad("not a text".to_owned()))?;
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
         }
-        let payload = from_hex(line).ok_or_else(|| format!("line {}: not hexadecimal", number + 1))?;
+        let payload = from_hex(line).ok_or_else(|| bad(format!("line {}: not hexadecimal", number + 1)))?;
         write(&payload)?;
     }
     Ok(())
@@ -102,6 +102,6 @@ mod tests {
 
         std::fs::write(&path, "93c090c0\nzz\n").unwrap();
         let why = answer(&path, true, &mut Vec::new()).unwrap_err();
-        assert!(why.contains("line 2"), "{why}");
+        assert!(why.1.contains("line 2"), "{why:?}");
     }
 }

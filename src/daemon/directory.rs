@@ -3,7 +3,7 @@
 
 use crate::index::context::ContextKey;
 use crate::index::publisher::{Class, Registration};
-use crate::limits::LEARNED_FAMILIES;
+use crate::limits::{FDS_PER_PUBLISHER, FDS_RESERVED, LEARNED_FAMILIES};
 use crate::metrics::Counter;
 use crate::stream::endpoint::Endpoint;
 use crate::stream::stats::StreamStats;
@@ -77,8 +77,8 @@ pub enum Registered {
         /// The one that it replaces.
         replaced: Option<Arc<Listing>>,
     },
-    /// There are too many.
-    Full,
+    /// There are too many, or too few descriptors for one more.
+    Full(&'static str),
 }
 
 /// Gauges of one reactor that anybody reads.
@@ -131,6 +131,7 @@ pub struct Directory {
     version: AtomicU64,
     readiness: AtomicU8,
     settled: AtomicBool,
+    descriptors: AtomicU64,
     /// One a reactor.
     pub loads: Vec<Arc<Load>>,
     /// One a reactor.
@@ -145,6 +146,7 @@ impl Directory {
             version: AtomicU64::new(1),
             readiness: AtomicU8::new(Readiness::Starting as u8),
             settled: AtomicBool::new(false),
+            descriptors: AtomicU64::new(u64::MAX),
             loads: (0..reactors).map(|_| Arc::default()).collect(),
             counters: std::sync::OnceLock::new(),
         })
@@ -203,7 +205,14 @@ impl Directory {
         let replaced = match books.publishers.get(&key) {
             Some(old) if same(old, &wish) => return Registered::Known,
             Some(old) => Some(old.clone()),
-            None if books.publishers.len() >= PUBLISHERS => return Registered::Full,
+            None if books.publishers.len() >= PUBLISHERS => {
+                return Registered::Full("there are too many registrations");
+            }
+            None if !self.has_descriptors(books.publishers.len()) => {
+                return Registered::Full(
+                    "too few file descriptors for one more publisher: raise the limit (ulimit -n)",
+                );
+            }
             None => None,
         };
         let home = match books.homes.get(&key.instance) {
@@ -272,6 +281,19 @@ impl Directory {
         if changed {
             self.touch();
         }
+    }
+
+    /// Whether the process may open what one more publisher takes: libzmq ends the process when it may not.
+    fn has_descriptors(&self, publishers: usize) -> bool {
+        let connections: u64 =
+            self.counters.get().into_iter().flatten().map(|of| of.connections_open.get()).sum();
+        let wanted = (publishers as u64 + 1) * FDS_PER_PUBLISHER + connections + FDS_RESERVED;
+        wanted <= self.descriptors.load(Ordering::Relaxed)
+    }
+
+    /// How many descriptors the process may have open.
+    pub fn set_descriptors(&self, limit: u64) {
+        self.descriptors.store(limit, Ordering::Relaxed);
     }
 
     fn least_loaded(&self, books: &Books) -> usize {

@@ -43,8 +43,10 @@ pub async fn take(daemon: &Rc<Daemon>, socket: &Socket, frames: &[zmq::Message])
         stats.messages.add(1);
         stats.bytes.add(payload.len() as u64);
         let pass = local.gate.enter().await;
-        stats.last_sequence.set(sequence);
         let follows = local.topics.borrow_mut().advance(topic, sequence, content);
+        if follows.is_some() {
+            stats.last_sequence.set(sequence);
+        }
         match follows {
             None => local::live(daemon, local, topic, sequence, content, payload).await,
             Some(place) if following.is_none() => following = Some((local, place, pass)),

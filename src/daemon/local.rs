@@ -38,6 +38,8 @@ pub struct Local {
     pub topics: RefCell<Topics<Held>>,
     /// Streams of its endpoint that brought it batches.
     fed: RefCell<HashSet<usize>>,
+    /// When it was registered.
+    since: Instant,
     /// Whether the endpoint is connected, once it ever was.
     link: Cell<Option<Link>>,
     /// When it was lost.
@@ -57,6 +59,7 @@ impl Local {
             gate: Gate::new(),
             topics: RefCell::new(Topics::new(replay)),
             fed: RefCell::default(),
+            since: Instant::now(),
             link: Cell::new(None),
             lost: Cell::new(None),
             stale: Cell::new(false),
@@ -88,6 +91,9 @@ impl Local {
         let trust = topics.trust();
         let counts = topics.streams().map(|(_, tracker)| tracker.counts()).fold(Counts::default(), sum);
         stats.count(&counts);
+        if let Some(last) = topics.streams().filter_map(|(_, tracker)| tracker.last()).max() {
+            stats.last_sequence.set(last);
+        }
         stats.refused_topics.set(topics.refused());
         if trust != Trust::Replaying && counts.asks > 0 {
             stats.begin();
@@ -125,6 +131,15 @@ impl Local {
             }
         }
         self.tell();
+    }
+
+    /// How long the endpoint has been without a connection.
+    pub fn away(&self) -> Duration {
+        match self.link.get() {
+            Some(Link::Up) => Duration::ZERO,
+            Some(Link::Down) => self.lost.get().map_or(Duration::ZERO, |lost| lost.elapsed()),
+            None => self.since.elapsed(),
+        }
     }
 
     /// Whether it has been away for longer than `ttl`, for the first time.

@@ -285,6 +285,7 @@ impl Daemon {
         while !self.seat.stopping.is_set() {
             self.weigh(&load);
             self.carry_mail();
+            streams::revive(&self);
             for local in self.streams.locals() {
                 local::tick(&self, &local, self.streams.ttl).await;
             }

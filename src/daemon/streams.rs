@@ -5,7 +5,9 @@ use super::directory::Listing;
 use super::ingest;
 use super::local::{self, Local};
 use crate::event::Batch;
-use crate::limits::{CANCELLED_REGISTRATIONS, STREAM_BATCH_KEPT};
+use crate::limits::{
+    CANCELLED_REGISTRATIONS, STREAM_BATCH_KEPT, STREAM_REVIVE_MAX_SECONDS, STREAM_REVIVE_SECONDS,
+};
 use crate::rt::{Signal, Task};
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription::{Link, Settings, Subscription, Watch};
@@ -13,13 +15,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One subscription and whom it feeds.
 pub struct Socket {
     publishers: RefCell<Rc<[Rc<Local>]>>,
-    close: Rc<Signal>,
+    close: RefCell<Rc<Signal>>,
     tasks: RefCell<Vec<Task<()>>>,
+    /// When it was opened, and how long it may be without a connection before it is opened anew.
+    opened: Cell<(Instant, Duration)>,
 }
 
 impl Socket {
@@ -95,7 +99,7 @@ impl Streams {
         }
         let sockets: Vec<Rc<Socket>> = self.sockets.borrow_mut().drain().map(|(_, socket)| socket).collect();
         for socket in &sockets {
-            socket.close.set();
+            socket.close.borrow().set();
         }
         for socket in sockets {
             let tasks = std::mem::take(&mut *socket.tasks.borrow_mut());
@@ -144,8 +148,9 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
     let socket = known.unwrap_or_else(|| {
         let socket = Rc::new(Socket {
             publishers: RefCell::new(Rc::from([])),
-            close: Signal::new(),
+            close: RefCell::default(),
             tasks: RefCell::default(),
+            opened: Cell::new((Instant::now(), Duration::from_secs(STREAM_REVIVE_SECONDS))),
         });
         streams.sockets.borrow_mut().insert(endpoint, socket.clone());
         socket
@@ -153,15 +158,49 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
     let all: Vec<Rc<Local>> = socket.publishers().iter().cloned().chain([local.clone()]).collect();
     *socket.publishers.borrow_mut() = all.into();
     if let Some((subscription, watch)) = opened {
-        let turn = &daemon.seat.ingest;
-        let tasks = [
-            turn.spawn(listen(daemon.clone(), socket.clone(), subscription)),
-            turn.spawn(look(daemon.clone(), socket.clone(), watch)),
-        ];
-        socket.tasks.borrow_mut().extend(tasks);
+        attend(daemon, &socket, subscription, watch);
     }
     daemon.seat.ingest.spawn(local::begin(daemon.clone(), local));
     Ok(())
+}
+
+/// Starts the tasks of a subscription.
+fn attend(daemon: &Rc<Daemon>, socket: &Rc<Socket>, subscription: Subscription, watch: Watch) {
+    let close = Signal::new();
+    *socket.close.borrow_mut() = close.clone();
+    let turn = &daemon.seat.ingest;
+    let tasks = [
+        turn.spawn(listen(daemon.clone(), socket.clone(), close.clone(), subscription)),
+        turn.spawn(look(daemon.clone(), socket.clone(), close, watch)),
+    ];
+    // those of a subscription before end by themselves
+    *socket.tasks.borrow_mut() = tasks.into();
+}
+
+/// Opens subscriptions anew that have been without a connection for long: libzmq gives a connection up for good
+/// when the other side breaks the protocol once, be it with one message that is too large.
+pub fn revive(daemon: &Rc<Daemon>) {
+    let sockets: Vec<(String, Rc<Socket>)> =
+        daemon.streams.sockets.borrow().iter().map(|(at, socket)| (at.clone(), socket.clone())).collect();
+    for (endpoint, socket) in sockets {
+        let publishers = socket.publishers();
+        let Some(local) = publishers.first() else { continue };
+        let (opened, patience) = socket.opened.get();
+        if local.away() < patience || opened.elapsed() < patience {
+            continue;
+        }
+        let longer = (patience * 2).min(Duration::from_secs(STREAM_REVIVE_MAX_SECONDS));
+        socket.opened.set((Instant::now(), longer));
+        let streams = &daemon.streams;
+        match Subscription::open_watched(&streams.contexts, &local.listing.endpoint, streams.settings) {
+            Ok((subscription, watch)) => {
+                tracing::warn!(endpoint, "no connection for long: subscribing anew");
+                socket.close.borrow().set();
+                attend(daemon, &socket, subscription, watch);
+            }
+            Err(error) => local.listing.stats.fail(format!("cannot subscribe anew: {error}")),
+        }
+    }
 }
 
 /// A publisher leaves; the caller purges.
@@ -184,7 +223,7 @@ pub fn remove(daemon: &Rc<Daemon>, id: u64) {
         let left: Vec<Rc<Local>> =
             socket.publishers().iter().filter(|other| !other.gone.is_set()).cloned().collect();
         if left.is_empty() {
-            socket.close.set();
+            socket.close.borrow().set();
             sockets.remove(endpoint);
         } else {
             *socket.publishers.borrow_mut() = left.into();
@@ -192,9 +231,8 @@ pub fn remove(daemon: &Rc<Daemon>, id: u64) {
     }
 }
 
-async fn listen(daemon: Rc<Daemon>, socket: Rc<Socket>, mut subscription: Subscription) {
+async fn listen(daemon: Rc<Daemon>, socket: Rc<Socket>, close: Rc<Signal>, mut subscription: Subscription) {
     let turn = daemon.seat.ingest.clone();
-    let close = socket.close.clone();
     let handle = async |frames: &[zmq::Message]| ingest::take(&daemon, &socket, frames).await;
     if let Err(error) = subscription.drain(&turn, &close, handle).await {
         for local in socket.publishers().iter() {
@@ -204,12 +242,15 @@ async fn listen(daemon: Rc<Daemon>, socket: Rc<Socket>, mut subscription: Subscr
     }
 }
 
-async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
+async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, close: Rc<Signal>, mut watch: Watch) {
     let turn = daemon.seat.ingest.clone();
     let linked = |link| {
         // closing is no loss of the connection
-        if socket.close.is_set() {
+        if close.is_set() {
             return;
+        }
+        if link == Link::Up {
+            socket.opened.set((Instant::now(), Duration::from_secs(STREAM_REVIVE_SECONDS)));
         }
         for local in socket.publishers().iter() {
             local.linked(link);
@@ -221,7 +262,7 @@ async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, mut watch: Watch) {
     };
     if let Err(error) = watch.run(&turn, linked).await {
         // a subscription must not outlive its watch
-        socket.close.set();
+        close.set();
         tracing::error!(reactor = daemon.seat.id, %error, "a connection can no longer be watched");
     }
 }

@@ -68,7 +68,7 @@ pub(super) enum Work {
     /// Pool objects that name an engine's hash.
     Keyed(Keyed),
     /// One copy less each.
-    Remove { names: NameSource, remaining: Option<Slice>, lanes: Lanes, at: usize },
+    Remove { names: NameSource, salt: u64, remaining: Option<Slice>, lanes: Lanes, at: usize },
     /// No copies any more.
     Clear { lanes: Lanes, tenant: Option<String>, segment: usize },
 }
@@ -189,16 +189,16 @@ impl Shard {
             Work::ByHash(by_hash) => self.work_by_hash(publisher, reading, by_hash, announced, budget),
             Work::Keyed(keyed) => (None, self.work_keyed(publisher, &keyed)),
             Work::Placeholder(placeholder) => self.work_placeholder(publisher, reading, placeholder, budget),
-            Work::Remove { names, remaining, lanes, at } => {
+            Work::Remove { names, salt, remaining, lanes, at } => {
                 let all = names.of(reading.batch);
                 let until = all.len().min(at + budget);
                 for (offset, name) in all[at..until].iter().enumerate() {
                     let left = remaining
                         .and_then(|counts| counts.of(&reading.batch.counts).get(at + offset).copied());
-                    self.remove(publisher, *name, lanes, left);
+                    self.remove(publisher, *name, salt, lanes, left);
                 }
                 let more = until < all.len();
-                (more.then_some(Work::Remove { names, remaining, lanes, at: until }), until - at)
+                (more.then_some(Work::Remove { names, salt, remaining, lanes, at: until }), until - at)
             }
             Work::Clear { lanes, tenant, segment } => {
                 let done = self.clear_segment(publisher, lanes, tenant.as_deref(), segment);

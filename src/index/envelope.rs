@@ -5,6 +5,7 @@ use super::apply::Reading;
 use super::context::{ContextKey, Lora};
 use super::publisher::{Class, Publisher};
 use crate::event::{Batch, Envelope, Skip, Span};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The batch's rank, else the registered one; the envelope's before both. A pool has none.
 pub(super) fn rank(publisher: &Publisher, batch: &Batch, envelope: Option<&Envelope>) -> u32 {
@@ -24,18 +25,13 @@ pub(super) fn check_local(locality: Span, payload: &[u8]) -> Result<(), Skip> {
     }
 }
 
-/// Who owns the blocks, as lanes tell owners apart: for a pool the backend under the tenant, since the same
-/// object may be put under several; for an engine, what its envelope says, or nobody in particular.
-pub(super) fn owner_name(publisher: &Publisher, reading: Reading<'_>, envelope: Option<&Envelope>) -> String {
-    let Some(envelope) = envelope else { return String::new() };
-    let backend = reading.text(envelope.backend_id).unwrap_or("");
-    match publisher.registration.class {
-        Class::Engine => backend.to_owned(),
-        Class::Pool => {
-            let tenant = tenant(publisher, reading, envelope);
-            let tenant = tenant.as_deref().unwrap_or(&publisher.registration.tenant);
-            format!("{backend}\0{tenant}")
-        }
+/// What a pool's names are mixed with: the same object may be put under several tenants, and each copy goes
+/// alone. 0 for an engine, and under the registered tenant.
+pub(super) fn name_salt(publisher: &Publisher, reading: Reading<'_>, envelope: Option<&Envelope>) -> u64 {
+    let pool = envelope.filter(|_| publisher.registration.class == Class::Pool);
+    match pool.and_then(|envelope| tenant(publisher, reading, envelope)) {
+        Some(tenant) if tenant != publisher.registration.tenant => xxh3_64(tenant.as_bytes()),
+        _ => 0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::apply::{Reading, Work};
 use super::context::ContextKey;
+use super::envelope::name_salt;
 use super::names::{Places, Stored};
 use super::object_key::{self, KeyHash};
 use super::place::{ByHash, Holding, NameSource};
@@ -27,6 +28,7 @@ pub(super) struct Keyed {
     hashes: Vec<u64>,
     lane: u8,
     family: Arc<Family>,
+    salt: u64,
 }
 
 /// Reads the object of an RFC event; `None` when its `seq_hashes` are standard hashes and its key says no more.
@@ -64,24 +66,31 @@ impl Shard {
         let size = super::store::block_size(publisher, store, Some(envelope))?;
         let context = self.event_context(publisher, reading, store, Some(envelope), None, size)?;
         let key = self.contexts.get(context).key.clone();
+        let salt = name_salt(publisher, reading, Some(envelope));
         if object.engine {
             let family =
                 Family { tenant: key.tenant.clone(), model: key.model.clone(), block_size: key.block_size };
             self.contexts.drop_if_idle(context);
-            return Ok(Work::Keyed(Keyed { hashes: object.hashes, lane, family: Arc::new(family) }));
+            let family = Arc::new(family);
+            return Ok(Work::Keyed(Keyed { hashes: object.hashes, lane, family, salt }));
         }
         let names = NameSource::Owned(object.hashes);
-        Ok(Work::ByHash(ByHash { names, lane, key, parent: store.parent, at: 0, previous: None }))
+        Ok(Work::ByHash(ByHash { names, lane, key, salt, parent: store.parent, at: 0, previous: None }))
     }
 
     /// Places what can be resolved here, and lets the rest wait; returns the blocks done.
     pub(super) fn work_keyed(&mut self, publisher: &mut Publisher, work: &Keyed) -> usize {
         for hash in &work.hashes {
             if let Some(place) = self.announced_place(&work.family, *hash) {
-                self.credit_object(publisher, work.lane, *hash, place);
+                self.credit_object(publisher, work.lane, *hash ^ work.salt, place);
                 continue;
             }
-            let waiter = Waiter { family: work.family.clone(), publisher: publisher.number, lane: work.lane };
+            let waiter = Waiter {
+                family: work.family.clone(),
+                publisher: publisher.number,
+                lane: work.lane,
+                salt: work.salt,
+            };
             publisher.stats.keys_waited.add(1);
             for dropped in self.resolver.wait(*hash, waiter) {
                 if let Some(other) = self.publisher(dropped.publisher) {
@@ -132,7 +141,7 @@ impl Shard {
         for waiter in self.resolver.take_waiters(name, key) {
             let slot = self.publishers.get_mut(waiter.publisher as usize);
             let Some(mut pool) = slot.and_then(Option::take) else { continue };
-            self.credit_object(&mut pool, waiter.lane, name, place);
+            self.credit_object(&mut pool, waiter.lane, name ^ waiter.salt, place);
             self.publishers[waiter.publisher as usize] = Some(pool);
         }
     }
@@ -162,7 +171,7 @@ impl Shard {
             let slot = self.publishers.get_mut(waiter.publisher as usize);
             let Some(mut pool) = slot.and_then(Option::take) else { continue };
             let place = self.find_or_make(context, found.seq, None, false, 0);
-            self.credit_object(&mut pool, waiter.lane, found.hash, place);
+            self.credit_object(&mut pool, waiter.lane, found.hash ^ waiter.salt, place);
             self.publishers[waiter.publisher as usize] = Some(pool);
         }
         self.contexts.drop_if_idle(context);

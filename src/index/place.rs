@@ -90,6 +90,8 @@ pub(super) struct ByHash {
     pub(super) lane: u8,
     /// The context; its number may change between two steps, while nothing is held there yet.
     pub(super) key: Arc<ContextKey>,
+    /// What names are mixed with.
+    pub(super) salt: u64,
     pub(super) parent: Option<u64>,
     pub(super) at: usize,
     pub(super) previous: Option<Place>,
@@ -216,7 +218,7 @@ impl Shard {
         let mut holding = self.hold(publisher, work.lane, context);
         for (at, name) in all[..until].iter().enumerate().skip(work.at) {
             let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, true) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
                 self.wake_all();

@@ -1,7 +1,7 @@
 //! What removals and clears take away.
 
 use super::apply::{Reading, Work};
-use super::envelope::{check_local, observe_envelope, owner_name, rank, tenant};
+use super::envelope::{check_local, name_salt, observe_envelope, rank, tenant};
 use super::keyed::keyed_object;
 use super::place::NameSource;
 use super::publisher::{Class, Publisher, Scope};
@@ -58,18 +58,19 @@ impl Shard {
             medium: Some(medium),
             or_any_medium: pool,
         };
-        let owner = owner_name(publisher, reading, envelope);
-        lanes.backend = Some(publisher.known_backend(&owner).unwrap_or(u32::MAX));
+        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
+        lanes.backend = Some(publisher.known_backend(backend).unwrap_or(u32::MAX));
+        let salt = name_salt(publisher, reading, envelope);
         if envelope.is_some_and(|envelope| whole_object(publisher, envelope)) {
             lanes = lanes.any_medium();
         }
-        self.check_depth(publisher, reading, remove, envelope);
+        self.check_depth(publisher, reading, remove, envelope, salt);
         if publisher.parts.needed > 0 {
             lanes.rank = Some(object.as_ref().and_then(|object| object.tp_rank).unwrap_or(0));
         }
         let names =
             object.map_or(NameSource::Batch(remove.hashes), |object| NameSource::Owned(object.hashes));
-        Ok(Some(Work::Remove { names, remaining: remove.remaining, lanes, at: 0 }))
+        Ok(Some(Work::Remove { names, salt, remaining: remove.remaining, lanes, at: 0 }))
     }
 
     pub(super) fn check_depth(
@@ -78,11 +79,13 @@ impl Shard {
         reading: Reading<'_>,
         remove: &Remove,
         envelope: Option<&Envelope>,
+        salt: u64,
     ) {
         let Some(stated) = envelope.and_then(|envelope| envelope.base_block_idx) else { return };
         let first = remove.hashes.of(&reading.batch.hashes).first();
-        let known =
-            first.and_then(|name| publisher.names.place(*name)).and_then(|place| self.runs.depth(place));
+        let known = first
+            .and_then(|name| publisher.names.place(*name ^ salt))
+            .and_then(|place| self.runs.depth(place));
         if known.is_some_and(|known| known != stated) {
             publisher.stats.depth_disagreements.add(1);
         }
@@ -102,10 +105,7 @@ impl Shard {
             None => None,
         };
         let backend = match envelope.and_then(|envelope| reading.text(envelope.backend_id)) {
-            Some(_) if pool => {
-                let owner = owner_name(publisher, reading, envelope);
-                Some(publisher.known_backend(&owner).unwrap_or(u32::MAX))
-            }
+            Some(name) if pool => Some(publisher.known_backend(name).unwrap_or(u32::MAX)),
             _ => None,
         };
         let rank = (!pool).then(|| rank(publisher, reading.batch, envelope));
@@ -120,10 +120,17 @@ impl Shard {
         Ok(holds.then_some(Work::Clear { lanes, tenant, segment: 0 }))
     }
 
-    pub(super) fn remove(&mut self, publisher: &mut Publisher, name: u64, lanes: Lanes, left: Option<u32>) {
-        let mut removed = self.remove_on(publisher, name, lanes, left);
+    pub(super) fn remove(
+        &mut self,
+        publisher: &mut Publisher,
+        hash: u64,
+        salt: u64,
+        lanes: Lanes,
+        left: Option<u32>,
+    ) {
+        let mut removed = self.remove_on(publisher, hash, salt, lanes, left);
         if !removed && lanes.or_any_medium {
-            removed = self.remove_on(publisher, name, lanes.any_medium(), left);
+            removed = self.remove_on(publisher, hash, salt, lanes.any_medium(), left);
         }
         if !removed {
             publisher.stats.unknown_removals.add(1);
@@ -133,11 +140,13 @@ impl Shard {
     pub(super) fn remove_on(
         &mut self,
         publisher: &mut Publisher,
-        name: u64,
+        hash: u64,
+        salt: u64,
         lanes: Lanes,
         left: Option<u32>,
     ) -> bool {
         let mut removed = false;
+        let name = hash ^ salt;
         for lane in 0..publisher.lanes.len() as u8 {
             if !lanes.take(publisher, lane) {
                 continue;
@@ -147,7 +156,7 @@ impl Shard {
             let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
             removed |= names.remove(name, lane, left, &mut ledger)
                 || !orphans.is_empty() && orphans.remove(name, lane, left)
-                || self.resolver.cancel(name, number, lane);
+                || self.resolver.cancel(hash, salt, number, lane);
         }
         removed
     }

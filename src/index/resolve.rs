@@ -57,6 +57,8 @@ pub(super) struct Waiter {
     pub(super) family: Arc<Family>,
     pub(super) publisher: u32,
     pub(super) lane: u8,
+    /// What its name is mixed with.
+    pub(super) salt: u64,
 }
 
 /// The books of one shard.
@@ -99,8 +101,10 @@ impl Resolver {
     }
 
     /// One object less; returns whether there was one.
-    pub(super) fn cancel(&mut self, hash: u64, publisher: u32, lane: u8) -> bool {
-        !self.take(hash, |waiter| waiter.publisher == publisher && waiter.lane == lane, 1).is_empty()
+    pub(super) fn cancel(&mut self, hash: u64, salt: u64, publisher: u32, lane: u8) -> bool {
+        let is =
+            |waiter: &Waiter| waiter.publisher == publisher && waiter.lane == lane && waiter.salt == salt;
+        !self.take(hash, is, 1).is_empty()
     }
 
     /// Takes out the waiters that can use an announcement in `key`'s context.

@@ -2,7 +2,7 @@
 
 use super::apply::{Reading, Work};
 use super::context::Lora;
-use super::envelope::{apply_envelope, check_local, observe_envelope, owner_name, rank};
+use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
 use super::orphan::Orphan;
 use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
@@ -77,7 +77,15 @@ impl Shard {
             (None, Some(envelope)) if envelope.base_block_idx != Some(0) => return Err(Skip::NoPosition),
             (parent, _) => parent.filter(|parent| *parent != SGLANG_ROOT),
         };
-        let names = store.hashes.of(&batch.hashes);
+        let mixed = name_salt(publisher, reading, envelope);
+        let parent = parent.map(|parent| parent ^ mixed);
+        let source = match mixed {
+            0 => NameSource::Batch(store.hashes),
+            mixed => {
+                NameSource::Owned(store.hashes.of(&batch.hashes).iter().map(|name| name ^ mixed).collect())
+            }
+        };
+        let names = source.of(batch);
         if parent.is_some_and(|parent| names.contains(&parent)) {
             return Err(Skip::Cycle);
         }
@@ -90,21 +98,27 @@ impl Shard {
                 extra::digests_of_msgpack(payload, store.extra_keys, store.mm_infos, context, &mut digests)?;
             salt = salt.or(found.filter(|salt| !salt.is_empty()));
         }
-        let source = Locals::Tokens { tokens, block_size, digests };
+        let locals = Locals::Tokens { tokens, block_size, digests };
         let Some(parent) = parent else {
             let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
-            let names = NameSource::Batch(store.hashes);
-            return Ok(Some(Work::Chain(Chain::new(names, source, lane, context, None, None))));
+            return Ok(Some(Work::Chain(Chain::new(source, locals, lane, context, None, None))));
         };
         let Some(place) = self.parent_place(publisher, reading, store, parent, salt) else {
-            self.orphan(publisher, reading, store, parent, &source, lane);
+            let orphan = Orphan {
+                parent,
+                names: names.to_vec(),
+                locals: (0..names.len()).map(|at| locals.local(batch, at, self.seed)).collect(),
+                lane,
+                removed: Vec::new(),
+            };
+            let dropped = publisher.orphans.wait(orphan);
+            publisher.stats.orphans_dropped.add(dropped as u64);
             return Ok(None);
         };
         self.check_descent(publisher, names, place)?;
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
-        let names = NameSource::Batch(store.hashes);
-        Ok(Some(Work::Chain(Chain::new(names, source, lane, context, Some(place), Some(seq)))))
+        Ok(Some(Work::Chain(Chain::new(source, locals, lane, context, Some(place), Some(seq)))))
     }
 
     pub(super) fn begin_without_tokens(
@@ -127,7 +141,8 @@ impl Shard {
         let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
         let key = self.contexts.get(context).key.clone();
         let names = NameSource::Batch(names);
-        Ok(Work::ByHash(ByHash { names, lane, key, parent: store.parent, at: 0, previous: None }))
+        let salt = name_salt(publisher, reading, envelope);
+        Ok(Work::ByHash(ByHash { names, lane, key, salt, parent: store.parent, at: 0, previous: None }))
     }
 
     /// The place that `parent` denotes; where it denotes several, the one in the context that the event names.
@@ -172,21 +187,6 @@ impl Shard {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn orphan(
-        &mut self,
-        publisher: &mut Publisher,
-        reading: Reading<'_>,
-        store: &Store,
-        parent: u64,
-        source: &Locals,
-        lane: u8,
-    ) {
-        let names = store.hashes.of(&reading.batch.hashes).to_vec();
-        let locals = (0..names.len()).map(|at| source.local(reading.batch, at, self.seed)).collect();
-        let dropped = publisher.orphans.wait(Orphan { parent, names, locals, lane, removed: Vec::new() });
-        publisher.stats.orphans_dropped.add(dropped as u64);
     }
 
     pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
@@ -257,8 +257,8 @@ impl Shard {
         let pool = publisher.registration.class == Class::Pool;
         let medium = medium::canonical(medium.text(reading.payload), pool);
         let medium = self.medium(&medium)?;
-        let owner = owner_name(publisher, reading, envelope);
-        let backend = publisher.backend(&owner)?;
+        let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
+        let backend = publisher.backend(backend)?;
         if publisher.parts.needed > 0 {
             return publisher.part_lane(tp_rank.unwrap_or(0), backend, medium);
         }

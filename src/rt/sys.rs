@@ -77,3 +77,16 @@ pub fn allow_cpus(cpus: &[usize]) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Raises the limit on open descriptors as far as the process may, and says what it is then.
+pub fn raise_descriptors() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit that the call fills.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+    // SAFETY: `raised` is a valid rlimit that the call only reads.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
+    Ok(if done { raised.rlim_cur } else { limit.rlim_cur })
+}

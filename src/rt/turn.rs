@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::wake::{Line, poke, yield_in};
 use super::{Task, spawn};
-use crate::limits::{STALL_MICROS, TURN_BUDGET};
+use crate::limits::{INGEST_SHARE, STALL_MICROS, TURN_BUDGET};
 
 /// The budget of one line of a reactor, shared by its tasks.
 #[derive(Default, Debug)]
@@ -46,7 +46,15 @@ impl Turn {
             poke();
         }
         self.used.set(used.saturating_add(cost.max(1)));
-        self.used.get() >= TURN_BUDGET
+        self.used.get() >= self.budget()
+    }
+
+    /// Events get a part of a turn, so that a query behind them waits for little.
+    fn budget(&self) -> u32 {
+        match self.line {
+            Line::Query => TURN_BUDGET,
+            Line::Ingest => TURN_BUDGET / INGEST_SHARE,
+        }
     }
 
     /// Begins a new turn: the pump's pass.

@@ -106,6 +106,10 @@ impl<M> Tracker<M> {
                 self.repeated = Some(sequence);
                 self.heard = self.heard.max(Some(sequence));
                 out.push(Action::Drop(message.message));
+                if reconnected && self.replay.is_some() && self.last.is_some() {
+                    // a repeat after a reconnect may as well be the beginning of a life that began alike
+                    self.ask(true, now, out);
+                }
                 return self.tell(out);
             }
             self.restart(out);

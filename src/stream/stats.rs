@@ -60,7 +60,7 @@ pub struct StreamStats {
     pub bytes: Counter,
     /// Messages that were not topic, sequence number, payload.
     pub malformed: Counter,
-    /// Last sequence number heard.
+    /// Last sequence number applied.
     pub last_sequence: Counter,
     /// Jumps of the sequence number.
     pub gaps: Counter,

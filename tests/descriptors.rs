@@ -32,20 +32,31 @@ fn command(limit: u32, more: &str) -> Command {
     command
 }
 
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn start(limit: u32) -> Limited {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ports");
     let more = format!("--listen 127.0.0.1:0 --reactors 2 --port-file {}", file.display());
-    let child = command(limit, &more).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command(limit, &more).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Ok(text) = std::fs::read_to_string(&file) {
-            let address = text.trim().parse().unwrap();
-            return Limited { child, address, _folder: folder };
+    let text = loop {
+        match std::fs::read_to_string(&file) {
+            Ok(text) => break text,
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("it does not listen: {error}");
+            }
         }
-        assert!(Instant::now() < end, "it does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    };
+    Limited { child, address: text.trim().parse().unwrap(), _folder: folder }
 }
 
 #[test]

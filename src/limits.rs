@@ -95,6 +95,8 @@ pub const HTTP_WRITE_BYTES: usize = 256 * 1024;
 pub const HTTP_KEEP_BYTES: usize = 1 << 20;
 /// Pending connections that the kernel keeps for one listener.
 pub const LISTEN_BACKLOG: i32 = 1024;
+/// How long the start waits for a port that another process holds, milliseconds.
+pub const LISTEN_PATIENCE_MILLIS: u64 = 1500;
 /// How long a stopping reactor waits for answers in flight, seconds.
 pub const SHUTDOWN_SECONDS: u64 = 10;
 

@@ -146,7 +146,7 @@ fn what_cannot_start_says_why_and_leaves_nothing() {
     assert!(error.to_string().contains("cannot listen on 127.0.0.1"), "{error}");
     drop(taken);
     eventually("all descriptors are closed", || descriptors() == before);
-    assert_eq!(threads(), 0);
+    eventually("all threads are gone", || threads() == 0);
 }
 
 #[test]

@@ -7,10 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::limits::LISTEN_BACKLOG;
+use crate::limits::{LISTEN_BACKLOG, LISTEN_PATIENCE_MILLIS};
 use crate::rt::Stream;
 
 /// A socket that one reactor accepts on; never blocks.
@@ -67,7 +69,16 @@ fn claim(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
     }
-    open(address)?.bind(&address.into())
+    let patience = Instant::now() + Duration::from_millis(LISTEN_PATIENCE_MILLIS);
+    loop {
+        match open(address)?.bind(&address.into()) {
+            // the kernel closes the sockets of a ring some time after its process has ended
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(LISTEN_PATIENCE_MILLIS / 20));
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn open(address: SocketAddr) -> io::Result<Socket> {

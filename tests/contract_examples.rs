@@ -397,3 +397,15 @@ fn an_adapter_is_no_base_model() {
         assert_eq!(daemon.ask(&question)["default"]["a"]["longest_matched"], longest, "{name} = {value}");
     }
 }
+
+#[test]
+fn an_empty_type_is_no_type() {
+    let daemon = Daemon::start(1);
+    let response = daemon.post(
+        "/register",
+        &json!({"endpoint": "tcp://127.0.0.1:5557", "type": "", "modelname": "m", "instance_id": "i",
+            "block_size": 16, "dp_rank": 0}),
+    );
+    assert_eq!(response.status, 400);
+    assert!(response.error().starts_with("type"), "{}", response.error());
+}

@@ -15,6 +15,9 @@ const POOL: &str = "mooncake";
 
 /// Reads what a registration asks for.
 pub fn wish(body: RegisterBody) -> Result<Wish, BadRequest> {
+    if body.kind.is_empty() {
+        return Err(BadRequest::new("type", "must not be empty"));
+    }
     let checked = |field: &'static str, text: &str| {
         endpoint::check(text).map_err(|reason| BadRequest::new(field, reason))
     };

@@ -11,6 +11,7 @@
 //! | [`http`] | the HTTP codec, without sockets |
 //! | [`daemon`] | a reactor's part of the daemon: directory, streams, questions between cores |
 //! | [`api`] | the Conductor's HTTP contract |
+//! | [`fleet`] | the coordinator of LMCache MP servers |
 //! | [`rt`], [`mesh`], [`reactor`] | the runtime seam, messages between cores, how a core spends its turn |
 //! | [`cli`], [`config`], [`serve`] | commands, settings, the daemon's start |
 //! | [`wire`] | the other end of the wire: what engines and pools encode and publish |
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod event;
+pub mod fleet;
 pub mod http;
 pub mod index;
 pub mod limits;

@@ -104,6 +104,7 @@ fn reactor_settings(settings: &Settings, reactors: usize) -> Result<reactor::Set
         http: http::Limits { body_bytes: settings.body_limit, ..http::Limits::default() },
         connections: settings.connections,
         idle: Duration::from_secs(settings.idle_seconds),
+        keep_alive: Duration::from_secs(settings.idle_seconds),
         drain: Duration::from_secs(SHUTDOWN_SECONDS),
         busy_poll_us: settings.busy_poll_us as u32,
         ..reactor::Settings::default()

@@ -26,7 +26,7 @@ pub fn begin_with(
     out: &mut Vec<u8>,
     status: u16,
     content_type: &str,
-    headers: &[(&'static str, &'static str)],
+    headers: &[(&str, &str)],
     keep_alive: bool,
     http_10: bool,
 ) -> Mark {
@@ -38,11 +38,7 @@ pub fn begin_with(
     for (name, value) in headers {
         header(out, name, value);
     }
-    match (keep_alive, http_10) {
-        (false, _) => header(out, "connection", "close"),
-        (true, true) => header(out, "connection", "keep-alive"),
-        (true, false) => {}
-    }
+    connection(out, keep_alive, http_10);
     out.extend_from_slice(b"content-length: ");
     out.resize(out.len() + LENGTH_WIDTH, b' ');
     let length_end = out.len();
@@ -90,6 +86,13 @@ pub fn method_not_allowed(
     }
 }
 
+/// Writes an answer without a body, which 204 must not have.
+pub fn no_content(out: &mut Vec<u8>, keep_alive: bool, http_10: bool) {
+    out.extend_from_slice(b"HTTP/1.1 204 No Content\r\n");
+    connection(out, keep_alive, http_10);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends `text` as a JSON string.
 pub fn json_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a vector takes every string");
@@ -99,6 +102,14 @@ fn error_body(out: &mut Vec<u8>, message: &str) {
     out.extend_from_slice(b"{\"error\":");
     json_string(out, message);
     out.extend_from_slice(b"}\n");
+}
+
+fn connection(out: &mut Vec<u8>, keep_alive: bool, http_10: bool) {
+    match (keep_alive, http_10) {
+        (false, _) => header(out, "connection", "close"),
+        (true, true) => header(out, "connection", "keep-alive"),
+        (true, false) => {}
+    }
 }
 
 fn header(out: &mut Vec<u8>, name: &str, value: &str) {
@@ -113,6 +124,7 @@ fn reason(status: u16) -> &'static str {
         200 => "OK",
         202 => "Accepted",
         204 => "No Content",
+        307 => "Temporary Redirect",
         400 => "Bad Request",
         404 => "Not Found",
         405 => "Method Not Allowed",
@@ -121,10 +133,12 @@ fn reason(status: u16) -> &'static str {
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
         417 => "Expectation Failed",
+        422 => "Unprocessable Content",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
+        502 => "Bad Gateway",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",

@@ -34,12 +34,13 @@ struct Connection<S: Service> {
     out: Vec<u8>,
     /// When the first byte of the request came that is not whole.
     begun: Option<Instant>,
+    /// A request has been answered.
+    answered: bool,
 }
 
 /// Serves a connection to its end.
 pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
-    let decoder = Decoder::new(room.settings.http);
-    let mut connection = Connection { place, stream, room, decoder, out: Vec::new(), begun: None };
+    let mut connection = Connection::new(room, place, stream);
     let mut next = Next::Read;
     loop {
         match next {
@@ -59,8 +60,7 @@ pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: S
 
 /// Tells a client that too many are connected.
 pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
-    let decoder = Decoder::new(room.settings.http);
-    let mut connection = Connection { place, stream, room, decoder, out: Vec::new(), begun: None };
+    let mut connection = Connection::new(room, place, stream);
     response::error(&mut connection.out, 503, "too many connections", false, false);
     if connection.write().await.is_ok() {
         connection.linger().await;
@@ -68,6 +68,11 @@ pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: 
 }
 
 impl<S: Service> Connection<S> {
+    fn new(room: Rc<Room<S>>, place: Place, stream: Stream) -> Self {
+        let decoder = Decoder::new(room.settings.http);
+        Self { place, stream, room, decoder, out: Vec::new(), begun: None, answered: false }
+    }
+
     /// Reads once. The end of the stream is an error like any other.
     async fn read(&mut self) -> io::Result<()> {
         let now = Instant::now();
@@ -75,6 +80,9 @@ impl<S: Service> Connection<S> {
         let mut deadline = now + self.room.settings.idle;
         if idle {
             self.begun = None;
+            if self.answered {
+                deadline = now + self.room.settings.keep_alive;
+            }
         } else {
             let begun = *self.begun.get_or_insert(now);
             deadline = deadline.min(begun + self.room.settings.request);
@@ -110,6 +118,7 @@ impl<S: Service> Connection<S> {
                     request.keep_alive &= !self.room.shared.stopping();
                     self.room.service.clone().answer(&request, &mut self.out).await;
                     let last = !request.keep_alive;
+                    self.answered = true;
                     counters.requests.add(1);
                     self.room.seat.turn.spend(COST_REQUEST).await;
                     if last {

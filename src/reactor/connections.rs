@@ -15,7 +15,7 @@ use crate::limits::REFUSED_CONNECTIONS;
 use crate::rt::sys::{self, Half};
 use crate::rt::{Signal, Stream, sleep};
 
-/// How often deadlines are looked at: an eighth of the idle time within these bounds.
+/// How often deadlines are looked at: an eighth of the shortest time within these bounds.
 const SWEEP_SHORTEST: Duration = Duration::from_millis(10);
 const SWEEP_LONGEST: Duration = Duration::from_millis(250);
 
@@ -128,8 +128,8 @@ impl Connections {
     }
 
     /// Looks for silent connections until the reactor is done.
-    pub(super) async fn sweep(self: Rc<Self>, idle: Duration, done: &Signal) {
-        let pause = (idle / 8).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
+    pub(super) async fn sweep(self: Rc<Self>, shortest: Duration, done: &Signal) {
+        let pause = (shortest / 8).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
         while !done.is_set() {
             done.wait_at_most(sleep(pause)).await;
             self.expire(Instant::now());

@@ -109,6 +109,8 @@ pub enum Listen {
 /// How the reactors are to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What their threads are called, before their number.
+    pub name: &'static str,
     /// How many, 1 to [`limits::REACTORS`].
     pub reactors: usize,
     /// How they wait for the kernel.
@@ -121,8 +123,10 @@ pub struct Settings {
     pub http: http::Limits,
     /// Most open connections of one reactor.
     pub connections: usize,
-    /// How long a connection may stay silent.
+    /// How long a connection may stay silent within a request or an answer, and before its first request.
     pub idle: Duration,
+    /// How long a connection may stay silent between two requests.
+    pub keep_alive: Duration,
     /// Longest time from the first byte of a request to its last.
     pub request: Duration,
     /// How long stopping waits for answers in flight.
@@ -130,11 +134,14 @@ pub struct Settings {
     /// How long a pump looks for further messages before it sleeps, microseconds; not with as many reactors
     /// as cores or more.
     pub busy_poll_us: u32,
+    /// How far they stand back behind other threads on the same core, 0 to 19, as `nice(1)` counts it.
+    pub nice: u8,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            name: "reactor",
             reactors: 1,
             driver: Driver::Auto,
             pin: true,
@@ -142,9 +149,11 @@ impl Default for Settings {
             http: http::Limits::default(),
             connections: limits::HTTP_CONNECTIONS,
             idle: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
+            keep_alive: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
             request: Duration::from_secs(limits::HTTP_REQUEST_SECONDS),
             drain: Duration::from_secs(limits::SHUTDOWN_SECONDS),
             busy_poll_us: 0,
+            nice: 0,
         }
     }
 }

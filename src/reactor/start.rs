@@ -18,7 +18,7 @@ use crate::limits::REACTORS;
 use crate::mesh::{self, Port};
 use crate::rt::pin::{self, Cpus};
 use crate::rt::wake::Pulse;
-use crate::rt::{Chosen, DriverError, Line, Signal, Turn, Wake, run, sleep};
+use crate::rt::{Chosen, DriverError, Line, Signal, Turn, Wake, run, sleep, sys};
 
 /// Why the reactors could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +169,7 @@ pub fn start<S: Service>(
             cpu: if settings.pin { cpus.seat(id, count) } else { None },
         };
         let (make, ready) = (make.clone(), ready.clone());
-        let thread = thread::Builder::new().name(format!("reactor-{id}"));
+        let thread = thread::Builder::new().name(format!("{}-{id}", settings.name));
         reactors.threads.push(thread.spawn(move || live(luggage, &*make, &ready))?);
     }
     drop(ready);
@@ -217,6 +217,11 @@ type Ready = mpsc::Sender<(usize, Result<Chosen, DriverError>)>;
 fn live<S: Service>(luggage: Luggage<S::Message>, make: &dyn Fn(Seat<S::Message>) -> Rc<S>, ready: &Ready) {
     let _guard = StopAll(luggage.shared.clone());
     let (id, driver) = (luggage.id, luggage.settings.driver);
+    if luggage.settings.nice > 0
+        && let Err(error) = sys::stand_back(luggage.settings.nice)
+    {
+        tracing::warn!(reactor = id, %error, "cannot lower the priority of the reactor");
+    }
     if let Some(cpu) = luggage.cpu
         && let Err(error) = pin::pin(cpu)
     {
@@ -252,7 +257,7 @@ async fn react<S: Service>(
     for listener in &listeners {
         connections.add_listener(listener);
     }
-    let idle = settings.idle;
+    let shortest = settings.idle.min(settings.keep_alive);
     let service = make(seat.clone());
     let room = Rc::new(Room { service, seat, settings, shared, connections, done: Signal::default() });
     let turn = room.seat.turn.clone();
@@ -260,7 +265,7 @@ async fn react<S: Service>(
     let pump = turn.spawn(pump::pump(room.clone(), pulse));
     let sweep = turn.spawn({
         let room = room.clone();
-        async move { room.connections.clone().sweep(idle, &room.done).await }
+        async move { room.connections.clone().sweep(shortest, &room.done).await }
     });
     let accepting: Vec<_> =
         listeners.into_iter().map(|listener| turn.spawn(accept::accept(room.clone(), listener))).collect();

@@ -5,16 +5,14 @@
 //! `drain_seconds`; then idle connections close, answers in flight are finished, and the exit code is 0. A
 //! second signal ends the drain at once.
 
+mod signals;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-
+use self::signals::Signals;
 use crate::api::body::RegisterBody;
 use crate::api::register::{register_static, wish};
 use crate::cli::exit;
@@ -30,20 +28,18 @@ use crate::rt::{Driver, sys};
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription;
 
-/// How often the control thread looks whether a reactor died.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// Runs the daemon until SIGTERM or SIGINT and returns its exit code: 0 after a clean drain, 69 where an
 /// address cannot be bound, 70 where a reactor failed.
 ///
 /// The caller has parsed and checked the settings and has set up the log.
 pub fn run(settings: &Settings) -> ExitCode {
-    // registered before anything listens, so that an early signal is an orderly stop too
-    let (told, signals) = mpsc::channel();
-    if let Err(error) = watch_signals(told) {
-        tracing::error!(%error, "cannot wait for signals");
-        return ExitCode::from(exit::INTERNAL);
-    }
+    let signals = match Signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "cannot wait for signals");
+            return ExitCode::from(exit::INTERNAL);
+        }
+    };
     let outcome =
         start(settings).and_then(|(reactors, directory)| serve(settings, reactors, &directory, &signals));
     match outcome {
@@ -127,7 +123,7 @@ fn serve(
     settings: &Settings,
     reactors: Reactors<Message>,
     directory: &Directory,
-    signals: &mpsc::Receiver<i32>,
+    signals: &Signals,
 ) -> Result<(), Failed> {
     for chosen in reactors.drivers.iter().take(1) {
         match &chosen.fallback {
@@ -146,49 +142,16 @@ fn serve(
             (exit::CANNOT_CREATE, format!("cannot write the port file {}: {error}", path.display()))
         })?;
     }
-    let died = wait(&reactors, signals, None);
+    let died = signals.wait(None, || reactors.is_stopping());
     if !died {
         directory.set_readiness(Readiness::Draining);
         tracing::info!(seconds = settings.drain_seconds, "draining");
-        wait(&reactors, signals, Some(Duration::from_secs(settings.drain_seconds)));
+        signals.wait(Some(Duration::from_secs(settings.drain_seconds)), || reactors.is_stopping());
     }
     reactors.stop();
     let joined = reactors.join();
     tracing::info!("stopped");
     joined.map_err(|reason| (exit::INTERNAL, reason))
-}
-
-/// Waits for a signal, for at most `time`, or until a reactor died; whether one did.
-fn wait(reactors: &Reactors<Message>, signals: &mpsc::Receiver<i32>, time: Option<Duration>) -> bool {
-    let mut left = time;
-    loop {
-        let step = left.map_or(LOOK, |left| left.min(LOOK));
-        match signals.recv_timeout(step) {
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return false,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if reactors.is_stopping() {
-            return true;
-        }
-        if let Some(rest) = &mut left {
-            *rest = rest.saturating_sub(step);
-            if rest.is_zero() {
-                return false;
-            }
-        }
-    }
-}
-
-fn watch_signals(told: mpsc::Sender<i32>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            if told.send(signal).is_err() {
-                return;
-            }
-        }
-    })?;
-    Ok(())
 }
 
 /// Enters the registrations of the settings file; a bad one is skipped with a message.

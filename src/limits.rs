@@ -185,3 +185,23 @@ pub const GLOBAL_VIEW_MOST: usize = 100_000;
 pub const FDS_PER_PUBLISHER: u64 = 12;
 /// Descriptors that stay free of registrations: the reactors', libzmq's, logs, some connections.
 pub const FDS_RESERVED: u64 = 128;
+
+/// Most instances of a fleet; further ones are refused.
+pub const FLEET_INSTANCES: usize = 65_536;
+/// Bytes of text that the registrations of a fleet may hold together: ids, addresses, metadata.
+pub const FLEET_REGISTRY_BYTES: usize = 256 * 1024 * 1024;
+/// Largest world size for which tokens are resolved to keys; every chunk has a key a rank.
+pub const FLEET_WORLD_SIZE: u64 = 65_536;
+/// Most keys to which the tokens of one request are resolved.
+pub const FLEET_RESOLVED_KEYS: u64 = 4_000_000;
+/// Largest page that an MP server lists; it refuses to list more at a time.
+pub const FLEET_PAGE_ENTRIES: u64 = 5000;
+/// Most pages that are asked of one instance; at 1,000 entries a page it is a thousand million.
+pub const FLEET_RESYNC_PAGES: u64 = 1_000_000;
+/// Most fingerprints of chunks that are kept; beyond, the oldest go.
+pub const FLEET_FINGERPRINTS: usize = 1 << 20;
+/// Bytes of object keys and scopes that the fingerprints may hold together; beyond, the oldest go.
+pub const FLEET_FINGERPRINT_BYTES: usize = 256 * 1024 * 1024;
+/// Default for the largest request body of the coordinator, bytes (413 beyond). Batches of 100,000 events have 23 MB,
+/// a million token ids 8 MB.
+pub const FLEET_BODY_BYTES: usize = 256 * 1024 * 1024;

@@ -1,6 +1,7 @@
 //! The commands: parse the line, run one of them, turn its outcome into an exit code.
 
 pub mod client;
+pub mod coordinator;
 pub mod decode;
 pub mod demo;
 pub mod exit;

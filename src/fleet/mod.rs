@@ -4,5 +4,15 @@
 //! | Room | What stands there |
 //! |---|---|
 //! | [`key`] | the identity of a stored object |
+//! | [`registry`] | the instances, their heartbeats, whose turn it is |
+//! | [`tokens`] | which objects a sequence of tokens is |
+//! | [`resync`] | learning once, after the start, what storage holds |
+//! | [`blend`] | stored chunks found again anywhere in a prompt |
+//! | [`settings`] | what the coordinator can be told |
 
+pub mod blend;
 pub mod key;
+pub mod registry;
+pub mod resync;
+pub mod settings;
+pub mod tokens;

@@ -4,5 +4,11 @@
 //! | Room | What stands there |
 //! |---|---|
 //! | [`key`] | the identity of a stored object |
+//! | [`courier`] | requests to MP servers, on threads of their own |
+//! | [`vault`] | quotas and pins on disk |
+//! | [`mailbox`] | how such threads hand results to the reactor |
 
+pub mod courier;
 pub mod key;
+pub mod mailbox;
+pub mod vault;

@@ -205,3 +205,42 @@ pub const FLEET_FINGERPRINT_BYTES: usize = 256 * 1024 * 1024;
 /// Default for the largest request body of the coordinator, bytes (413 beyond). Batches of 100,000 events have 23 MB,
 /// a million token ids 8 MB.
 pub const FLEET_BODY_BYTES: usize = 256 * 1024 * 1024;
+/// Requests to MP servers under way at a time: DELETEs of evictions, one thread each.
+pub const COURIER_DISPATCH_THREADS: usize = 16;
+/// The same for requests that a client waits for.
+pub const COURIER_RELAY_THREADS: usize = 32;
+/// The same for listings.
+pub const COURIER_RESYNC_THREADS: usize = 2;
+/// Requests of one class that may wait for a thread; further ones are refused.
+pub const COURIER_QUEUE: usize = 1024;
+/// Bytes of the bodies that may wait for a thread, a class.
+pub const COURIER_QUEUE_BYTES: usize = 256 * 1024 * 1024;
+/// How long a thread of the courier waits for work before it ends, seconds.
+pub const COURIER_THREAD_IDLE_SECONDS: u64 = 10;
+/// Stack of a thread of the courier, bytes.
+pub const COURIER_STACK_BYTES: usize = 256 * 1024;
+/// Longest time to connect, seconds.
+pub const COURIER_CONNECT_SECONDS: u64 = 10;
+/// Largest body of an answer, bytes: a page of 5,000 entries with long names fits.
+pub const COURIER_BODY_BYTES: usize = 16 * 1024 * 1024;
+/// Connections that are kept open between requests, all told.
+pub const COURIER_IDLE_CONNECTIONS: usize = 64;
+/// The same to one server.
+pub const COURIER_IDLE_PER_SERVER: usize = 16;
+/// How long a connection may lie idle and be used again, milliseconds: well below the 5 s after which servers close.
+pub const COURIER_IDLE_MILLIS: u64 = 3000;
+/// Names that are looked up at a time; a system resolver may take longer than a request.
+pub const COURIER_LOOKUPS: usize = 16;
+/// Addresses of a name that are tried.
+pub const COURIER_ADDRESSES: usize = 8;
+
+/// Changes that may wait to be written to disk; further ones are refused.
+pub const VAULT_QUEUE: usize = 1024;
+/// Bytes that waiting changes may hold.
+pub const VAULT_QUEUE_BYTES: usize = 256 * 1024 * 1024;
+/// Changes that share one fsync.
+pub const VAULT_BATCH: usize = 64;
+/// Pages of the vault that are kept in memory, bytes.
+pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// Longest model and salt of a pin together, bytes.
+pub const VAULT_SCOPE_BYTES: usize = 16 * 1024;

@@ -9,10 +9,16 @@
 //! | [`resync`] | learning once, after the start, what storage holds |
 //! | [`blend`] | stored chunks found again anywhere in a prompt |
 //! | [`settings`] | what the coordinator can be told |
+//! | [`courier`] | requests to MP servers, on threads of their own |
+//! | [`vault`] | quotas and pins on disk |
+//! | [`mailbox`] | how such threads hand results to the reactor |
 
 pub mod blend;
+pub mod courier;
 pub mod key;
+pub mod mailbox;
 pub mod registry;
 pub mod resync;
 pub mod settings;
 pub mod tokens;
+pub mod vault;

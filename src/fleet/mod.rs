@@ -4,5 +4,7 @@
 //! | Room | What stands there |
 //! |---|---|
 //! | [`key`] | the identity of a stored object |
+//! | [`books`] | what is stored and how recently used, what each salt may store, what is pinned, what goes next |
 
+pub mod books;
 pub mod key;

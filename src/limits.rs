@@ -244,3 +244,21 @@ pub const VAULT_BATCH: usize = 64;
 pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
 /// Longest model and salt of a pin together, bytes.
 pub const VAULT_SCOPE_BYTES: usize = 16 * 1024;
+/// Most keys that the fleet's books hold, stored or pinned; further ones are refused and counted.
+pub const FLEET_KEYS: usize = 1 << 26;
+/// Most bytes of models, salts and chunk hashes of unusual length that the books keep.
+pub const FLEET_TEXT_BYTES: usize = 256 * 1024 * 1024;
+/// Most salts with a quota of their own.
+pub const FLEET_QUOTAS: usize = 1 << 20;
+/// Most keys of one DELETE; MP servers refuse more.
+pub const FLEET_BATCH_KEYS: usize = 10_000;
+/// Deletions of a key that were answered well, but never reported, before it backs off.
+pub const FLEET_UNREPORTED_ANSWERS: u8 = 8;
+/// Longest pause of a key that backs off, milliseconds.
+pub const FLEET_BACK_OFF_MILLIS: u64 = 60_000;
+/// Keys of one salt that may back off before their bytes no longer count as usage that others must make room for.
+pub const FLEET_STUCK_KEYS: u32 = 64;
+/// Deletions that are remembered while a resync runs; after more of them it adds no further key.
+pub const FLEET_RESYNC_DELETIONS: usize = 1 << 20;
+/// Instances whose event sequence is watched; for a further one the first is forgotten.
+pub const FLEET_SEQUENCES: usize = 4096;

@@ -4,6 +4,7 @@
 //! | Room | What stands there |
 //! |---|---|
 //! | [`key`] | the identity of a stored object |
+//! | [`books`] | what is stored and how recently used, what each salt may store, what is pinned, what goes next |
 //! | [`registry`] | the instances, their heartbeats, whose turn it is |
 //! | [`tokens`] | which objects a sequence of tokens is |
 //! | [`resync`] | learning once, after the start, what storage holds |
@@ -14,6 +15,7 @@
 //! | [`mailbox`] | how such threads hand results to the reactor |
 
 pub mod blend;
+pub mod books;
 pub mod courier;
 pub mod key;
 pub mod mailbox;

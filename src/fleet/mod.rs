@@ -3,6 +3,8 @@
 //!
 //! | Room | What stands there |
 //! |---|---|
+//! | [`form`] | request bodies to typed forms, or refusals |
 //! | [`key`] | the identity of a stored object |
 
+pub mod form;
 pub mod key;

@@ -262,3 +262,19 @@ pub const FLEET_STUCK_KEYS: u32 = 64;
 pub const FLEET_RESYNC_DELETIONS: usize = 1 << 20;
 /// Instances whose event sequence is watched; for a further one the first is forgotten.
 pub const FLEET_SEQUENCES: usize = 4096;
+/// Largest request body that the coordinator reads, bytes.
+pub const FORM_BODY_BYTES: usize = (1 << 28) - 1;
+/// Deepest nesting of a request body.
+pub const FORM_DEPTH: usize = 1000;
+/// Most digits of an integer in a request body.
+pub const FORM_INTEGER_DIGITS: usize = 4300;
+/// Most faults that one refusal lists.
+pub const FORM_FAULTS: usize = 1000;
+/// Most bytes of values that one refusal shows.
+pub const FORM_ECHO_BYTES: usize = 1 << 20;
+/// Most tokens that a pin or deletion names.
+pub const SEQUENCE_TOKENS: usize = 1_000_000;
+/// Pins of one page, unless the query says otherwise.
+pub const PINS_PAGE: i128 = 1000;
+/// Most pins of one page.
+pub const PINS_PAGE_MOST: i128 = 10_000;

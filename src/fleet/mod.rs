@@ -3,6 +3,7 @@
 //!
 //! | Room | What stands there |
 //! |---|---|
+//! | [`form`] | request bodies to typed forms, or refusals |
 //! | [`key`] | the identity of a stored object |
 //! | [`books`] | what is stored and how recently used, what each salt may store, what is pinned, what goes next |
 //! | [`registry`] | the instances, their heartbeats, whose turn it is |
@@ -17,6 +18,7 @@
 pub mod blend;
 pub mod books;
 pub mod courier;
+pub mod form;
 pub mod key;
 pub mod mailbox;
 pub mod registry;

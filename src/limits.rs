@@ -1,5 +1,7 @@
 //! Every bound of the daemon, in one place. Hitting one is counted in `/metrics` and never fatal.
 
+use std::time::Duration;
+
 /// Largest HTTP request head, bytes (431 beyond).
 pub const HTTP_HEAD_BYTES: usize = 16 * 1024;
 /// Most header lines in a request head (431 beyond).
@@ -278,3 +280,16 @@ pub const SEQUENCE_TOKENS: usize = 1_000_000;
 pub const PINS_PAGE: i128 = 1000;
 /// Most pins of one page.
 pub const PINS_PAGE_MOST: i128 = 10_000;
+
+/// Events, keys, entries or pins that the coordinator handles before it looks at other requests.
+pub const FLEET_STEP: usize = 64;
+/// Tokens that a blend request handles before it looks at other requests.
+pub const FLEET_TOKEN_STEP: usize = 4096;
+/// Deadline of a request to an MP server.
+pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
+/// How long a stopping coordinator waits for answers in flight, then for DELETEs under way, milliseconds.
+pub const FLEET_STOP_MILLIS: u64 = 1000;
+/// How far the coordinator stands back behind the reactors of the index in the same process.
+pub const FLEET_NICE: u8 = 10;
+/// Salts that have lines of their own in the coordinator's metrics.
+pub const FLEET_METRIC_SALTS: usize = 100;

@@ -1,5 +1,6 @@
 //! `kvatlas coordinator`: flags over environment, then the fleet coordinator alone.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,8 +8,10 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 
 use super::exit::{self, Failure};
+use super::log;
 use crate::config::{Driver, LogFormat, LogLevel};
 use crate::fleet::settings::{Flags, Settings, SettingsError, number};
+use crate::serve::{self, fleet::Fleet};
 
 /// Flags of `coordinator`. Each wins over its variable, LMCACHE_MP_COORDINATOR_ and its name.
 #[derive(Debug, Args)]
@@ -47,16 +50,8 @@ pub struct CoordinatorArgs {
     /// Close HTTP connections silent for this long, seconds; more than the heartbeat of the MP servers [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = whole, allow_negative_numbers = true)]
     timeout_keep_alive: Option<i64>,
-    /// Take along the other ranks of a victim's chunk, which are of no use without it [env: KVATLAS_EVICT_WHOLE_CHUNKS]
-    #[arg(long)]
-    evict_whole_chunks: bool,
-    /// Plan evictions and report them, but delete nothing [env: KVATLAS_DRY_RUN_EVICTION]
-    #[arg(long)]
-    dry_run_eviction: bool,
-    /// Keep quotas, the default limit and pins in this directory, over restarts [default: in memory] [env:
-    /// KVATLAS_STATE_DIR]
-    #[arg(long, value_name = "PATH")]
-    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    durable: Durable,
     /// Largest HTTP request body, bytes [default: 268435456]
     #[arg(long, value_name = "BYTES", env = "KVATLAS_BODY_LIMIT", value_parser = value_parser!(u32).range(1024..))]
     body_limit: Option<u32>,
@@ -93,6 +88,33 @@ Examples:
   kvatlas coordinator --port 9400 --chunk-size 512 --state-dir state
   kvatlas coordinator --instance-timeout 120 --timeout-keep-alive 65 --check-config";
 
+/// Flags beyond those of the reference; `serve --fleet` has them too.
+#[derive(Debug, Args)]
+pub struct Durable {
+    /// Take along the other ranks of a victim's chunk, which are of no use without it [env: KVATLAS_EVICT_WHOLE_CHUNKS]
+    #[arg(long)]
+    evict_whole_chunks: bool,
+    /// Plan evictions and report them, but delete nothing [env: KVATLAS_DRY_RUN_EVICTION]
+    #[arg(long)]
+    dry_run_eviction: bool,
+    /// Keep quotas, the default limit and pins in this directory, over restarts [default: in memory] [env:
+    /// KVATLAS_STATE_DIR]
+    #[arg(long, value_name = "PATH")]
+    state_dir: Option<PathBuf>,
+}
+
+impl Durable {
+    /// The flags that these are.
+    pub fn flags(&self) -> Flags {
+        Flags {
+            evict_whole_chunks: self.evict_whole_chunks,
+            dry_run_eviction: self.dry_run_eviction,
+            state_dir: self.state_dir.clone(),
+            ..Flags::default()
+        }
+    }
+}
+
 /// What `--check-config` prints.
 #[derive(Serialize)]
 struct Effective<'a> {
@@ -104,48 +126,54 @@ struct Effective<'a> {
     port_file: Option<&'a PathBuf>,
 }
 
+/// Runs the coordinator, or prints its settings. Settings out of range end it with status 1 before anything is
+/// bound.
+pub fn run(args: &CoordinatorArgs) -> ExitCode {
+    let (settings, warnings) = match args.load(|name| env::var(name).ok()) {
+        Ok(loaded) => loaded,
+        Err(error) => return super::report(&Failure::new(exit::SETTINGS, error.to_string())),
+    };
+    log::start(args.log_level(), args.log_format());
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    if args.check_config {
+        return args.print(&settings);
+    }
+    let listen = vec![settings.listen()];
+    let fleet = Fleet { settings, listen, driver: args.driver() };
+    serve::fleet::run(&fleet, args.port_file.as_deref())
+}
+
 impl CoordinatorArgs {
     /// Merges flags and environment; gives the settings, and what to warn of once a log stands.
-    pub fn load(
-        &self,
-        env: impl Fn(&str) -> Option<String>,
-    ) -> Result<(Settings, Vec<String>), SettingsError> {
+    fn load(&self, env: impl Fn(&str) -> Option<String>) -> Result<(Settings, Vec<String>), SettingsError> {
         Settings::load(env, &self.flags())
     }
 
     /// How the reactor waits for the kernel.
-    pub fn driver(&self) -> Driver {
+    fn driver(&self) -> Driver {
         self.driver.unwrap_or_default()
     }
 
     /// Least severe line of the log.
-    pub fn log_level(&self) -> LogLevel {
+    fn log_level(&self) -> LogLevel {
         self.log_level.unwrap_or_default()
     }
 
     /// How the log looks.
-    pub fn log_format(&self) -> LogFormat {
+    fn log_format(&self) -> LogFormat {
         self.log_format.unwrap_or_default()
     }
 
-    /// Where the bound address is written.
-    pub fn port_file(&self) -> Option<&PathBuf> {
-        self.port_file.as_ref()
-    }
-
-    /// Whether the settings are only to be printed, see [`Self::print`].
-    pub fn check_config(&self) -> bool {
-        self.check_config
-    }
-
     /// Prints the effective settings as JSON.
-    pub fn print(&self, settings: &Settings) -> ExitCode {
+    fn print(&self, settings: &Settings) -> ExitCode {
         let effective = Effective {
             settings,
             driver: self.driver(),
             log_level: self.log_level(),
             log_format: self.log_format(),
-            port_file: self.port_file(),
+            port_file: self.port_file.as_ref(),
         };
         match serde_json::to_string_pretty(&effective) {
             Ok(text) => {
@@ -171,10 +199,8 @@ impl CoordinatorArgs {
             hash_algorithm: self.hash_algorithm.clone(),
             blend_probe_stride: self.blend_probe_stride,
             timeout_keep_alive: self.timeout_keep_alive,
-            evict_whole_chunks: self.evict_whole_chunks,
-            dry_run_eviction: self.dry_run_eviction,
-            state_dir: self.state_dir.clone(),
             body_limit: self.body_limit.map(|bytes| bytes as usize),
+            ..self.durable.flags()
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Exit codes, after `sysexits.h`.
 
+/// Settings of the coordinator are out of range; the status that its reference ends with.
+pub const SETTINGS: u8 = 1;
 /// The command line or the settings are wrong.
 pub const USAGE: u8 = 64;
 /// The input or the question was refused.

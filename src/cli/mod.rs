@@ -34,16 +34,19 @@ const AFTER_HELP: &str = "\
 Examples:
   kvatlas demo                                    see the whole thing work on this machine
   kvatlas serve                                   answer on 127.0.0.1:13333
+  kvatlas coordinator --state-dir state           coordinate LMCache MP servers on 0.0.0.0:9300
   kvatlas query --model M --block-size 16 --tokens-file prompt.json
   kvatlas publish --bind tcp://127.0.0.1:5557     play an engine
 
-Exit codes: 0 done, 64 bad command line or settings, 65 refused input, 66 missing file, \
+Exit codes: 0 done, 1 coordinator settings out of range, 64 bad command line or settings, 65 refused input, 66 missing file, \
 69 cannot connect or bind, 70 internal error, 73 cannot write a file.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the daemon.
     Serve(Box<serve::ServeArgs>),
+    /// Run the coordinator of an LMCache fleet alone.
+    Coordinator(Box<coordinator::CoordinatorArgs>),
     /// Show the daemon at work: two engines, one pool, three questions.
     Demo(demo::DemoArgs),
     /// Ask a running daemon who holds a prompt.
@@ -68,6 +71,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Serve(args) => return serve::run(&args),
+        Command::Coordinator(args) => return coordinator::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Publish(args) => publish::run(&args),

@@ -5,11 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum as _, value_parser};
+use serde::Serialize;
 
+use super::coordinator::Durable;
 use super::exit::{self, Failure};
 use super::log;
 use crate::config::{ConfigError, ConfigFile, Driver, Listen, LogFormat, LogLevel, Settings};
+use crate::fleet;
+use crate::fleet::settings::SettingsError;
 use crate::limits::{BUSY_POLL_US, REACTORS};
+use crate::serve::fleet::Fleet;
 
 /// Flags of `serve`. Every one of them can also stand in the environment; a flag wins over the environment,
 /// which wins over the settings file.
@@ -65,6 +70,15 @@ pub struct ServeArgs {
     /// Write the bound addresses to this file, one a line, once all are bound
     #[arg(long, value_name = "PATH", env = "KVATLAS_PORT_FILE")]
     port_file: Option<PathBuf>,
+    /// Coordinate a fleet of LMCache MP servers too, as `kvatlas coordinator` does; the
+    /// LMCACHE_MP_COORDINATOR_* variables say how
+    #[arg(long, env = "KVATLAS_FLEET")]
+    fleet: bool,
+    /// Address of the coordinator [default: host and port of its variables, else 0.0.0.0:9300]
+    #[arg(long, value_name = "ADDR", env = "KVATLAS_FLEET_LISTEN", value_delimiter = ',')]
+    fleet_listen: Vec<Listen>,
+    #[command(flatten)]
+    durable: Durable,
     /// Print the effective settings as JSON and exit
     #[arg(long)]
     check_config: bool,
@@ -95,7 +109,11 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return super::report(&failure(&error)),
     };
-    let Loaded { settings, warnings, unknown } = loaded;
+    let Loaded { settings, mut warnings, unknown } = loaded;
+    let fleet = match args.fleet(settings.driver, &mut warnings) {
+        Ok(fleet) => fleet,
+        Err(error) => return super::report(&Failure::new(exit::SETTINGS, error.to_string())),
+    };
     log::start(settings.log_level, settings.log_format);
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -104,13 +122,21 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         tracing::debug!("unknown key {key} in the settings file");
     }
     if args.check_config {
-        return print(&settings);
+        return print(&settings, fleet.as_ref());
     }
-    crate::serve::run(&settings)
+    crate::serve::run(&settings, fleet.as_ref())
 }
 
-fn print(settings: &Settings) -> ExitCode {
-    match serde_json::to_string_pretty(settings) {
+/// What `--check-config` prints.
+#[derive(Serialize)]
+struct Effective<'a> {
+    #[serde(flatten)]
+    settings: &'a Settings,
+    fleet: Option<&'a Fleet>,
+}
+
+fn print(settings: &Settings, fleet: Option<&Fleet>) -> ExitCode {
+    match serde_json::to_string_pretty(&Effective { settings, fleet }) {
         Ok(text) => {
             println!("{text}");
             ExitCode::SUCCESS
@@ -146,6 +172,19 @@ impl ServeArgs {
             }
         }
         Ok(Loaded { settings, warnings, unknown })
+    }
+
+    /// The coordinator, where there is to be one.
+    fn fleet(&self, driver: Driver, warnings: &mut Vec<String>) -> Result<Option<Fleet>, SettingsError> {
+        if !self.fleet {
+            return Ok(None);
+        }
+        let (settings, more) =
+            fleet::settings::Settings::load(|name| env::var(name).ok(), &self.durable.flags())?;
+        warnings.extend(more);
+        let listen =
+            if self.fleet_listen.is_empty() { vec![settings.listen()] } else { self.fleet_listen.clone() };
+        Ok(Some(Fleet { settings, listen, driver }))
     }
 
     /// The settings file, unless it is the default one and not there.

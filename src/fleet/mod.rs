@@ -13,16 +13,22 @@
 //! | [`settings`] | what the coordinator can be told |
 //! | [`courier`] | requests to MP servers, on threads of their own |
 //! | [`vault`] | quotas and pins on disk |
+//! | [`coordinator`], [`api`], `loops`, [`metrics`] | the running whole: its state, its HTTP, what it does of itself, its numbers |
 //! | [`mailbox`] | how such threads hand results to the reactor |
 
+pub mod api;
 pub mod blend;
 pub mod books;
+pub mod coordinator;
 pub mod courier;
 pub mod form;
 pub mod key;
+mod loops;
 pub mod mailbox;
+pub mod metrics;
 pub mod registry;
 pub mod resync;
+mod service;
 pub mod settings;
 pub mod tokens;
 pub mod vault;

@@ -5,13 +5,16 @@
 //! `drain_seconds`; then idle connections close, answers in flight are finished, and the exit code is 0. A
 //! second signal ends the drain at once.
 
+pub mod fleet;
 mod signals;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::fleet::Fleet;
 use self::signals::Signals;
 use crate::api::body::RegisterBody;
 use crate::api::register::{register_static, wish};
@@ -20,6 +23,7 @@ use crate::config::{self, Listen, Settings, StaticPublisher};
 use crate::daemon::directory::{Directory, Readiness};
 use crate::daemon::message::Message;
 use crate::daemon::{Daemon, Setup};
+use crate::fleet::coordinator::Never;
 use crate::http;
 use crate::limits::{FDS_PER_PUBLISHER, FDS_RESERVED, REACTORS, SHUTDOWN_SECONDS};
 use crate::reactor::{self, Reactors, StartError};
@@ -32,16 +36,16 @@ use crate::stream::subscription;
 /// address cannot be bound, 70 where a reactor failed.
 ///
 /// The caller has parsed and checked the settings and has set up the log.
-pub fn run(settings: &Settings) -> ExitCode {
-    let signals = match Signals::watch() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "cannot wait for signals");
-            return ExitCode::from(exit::INTERNAL);
-        }
-    };
-    let outcome =
-        start(settings).and_then(|(reactors, directory)| serve(settings, reactors, &directory, &signals));
+pub fn run(settings: &Settings, fleet: Option<&Fleet>) -> ExitCode {
+    report((|| {
+        let signals = Signals::watch().map_err(|error| (exit::INTERNAL, error.to_string()))?;
+        let (reactors, directory) = start(settings)?;
+        let fleet = fleet.map(fleet::start_beside).transpose()?;
+        serve(settings, reactors, fleet, &directory, &signals)
+    })())
+}
+
+fn report(outcome: Result<(), Failed>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, reason)) => {
@@ -78,24 +82,29 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
         stream_ttl: Duration::from_secs(settings.stream_ttl),
     };
     let reactors = reactor::start(reactor_settings(settings, count)?, move |seat| Daemon::new(seat, &setup))
-        .map_err(|error| {
-            let code =
-                if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
-            (code, error.to_string())
-        })?;
+        .map_err(not_started)?;
     let _ = directory.counters.set(reactors.counters.clone());
     Ok((reactors, directory))
+}
+
+fn not_started(error: StartError) -> Failed {
+    let code = if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
+    (code, error.to_string())
+}
+
+fn reactor_driver(driver: config::Driver) -> Driver {
+    match driver {
+        config::Driver::Auto => Driver::Auto,
+        config::Driver::IoUring => Driver::IoUring,
+        config::Driver::Epoll => Driver::Epoll,
+    }
 }
 
 fn reactor_settings(settings: &Settings, reactors: usize) -> Result<reactor::Settings, Failed> {
     let listen = settings.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     Ok(reactor::Settings {
         reactors,
-        driver: match settings.driver {
-            config::Driver::Auto => Driver::Auto,
-            config::Driver::IoUring => Driver::IoUring,
-            config::Driver::Epoll => Driver::Epoll,
-        },
+        driver: reactor_driver(settings.driver),
         listen,
         http: http::Limits { body_bytes: settings.body_limit, ..http::Limits::default() },
         connections: settings.connections,
@@ -122,6 +131,7 @@ fn address(listen: &Listen) -> Result<reactor::Listen, Failed> {
 fn serve(
     settings: &Settings,
     reactors: Reactors<Message>,
+    fleet: Option<Reactors<Never>>,
     directory: &Directory,
     signals: &Signals,
 ) -> Result<(), Failed> {
@@ -132,17 +142,18 @@ fn serve(
         }
     }
     register_all(&settings.publishers, &reactors, directory);
-    let bound = bound(settings, &reactors);
+    let bound = bound(&settings.listen, &reactors.addresses);
     for listen in &bound {
         tracing::info!("listening on {listen}");
     }
     directory.set_readiness(Readiness::Ready);
     if let Some(path) = &settings.port_file {
-        config::write_port_file(path, &bound).map_err(|error| {
-            (exit::CANNOT_CREATE, format!("cannot write the port file {}: {error}", path.display()))
-        })?;
+        write_port_file(path, &bound)?;
     }
-    let died = signals.wait(None, || reactors.is_stopping());
+    let died =
+        signals.wait(None, || reactors.is_stopping() || fleet.as_ref().is_some_and(Reactors::is_stopping));
+    // the coordinator has nothing to drain: servers register with the next one
+    let fleet = fleet.map_or(Ok(()), fleet::stop);
     if !died {
         directory.set_readiness(Readiness::Draining);
         tracing::info!(seconds = settings.drain_seconds, "draining");
@@ -151,7 +162,13 @@ fn serve(
     reactors.stop();
     let joined = reactors.join();
     tracing::info!("stopped");
-    joined.map_err(|reason| (exit::INTERNAL, reason))
+    joined.map_err(|reason| (exit::INTERNAL, reason)).and(fleet)
+}
+
+fn write_port_file(path: &Path, bound: &[Listen]) -> Result<(), Failed> {
+    config::write_port_file(path, bound).map_err(|error| {
+        (exit::CANNOT_CREATE, format!("cannot write the port file {}: {error}", path.display()))
+    })
 }
 
 /// Enters the registrations of the settings file; a bad one is skipped with a message.
@@ -173,10 +190,9 @@ fn register_all(publishers: &[StaticPublisher], reactors: &Reactors<Message>, di
 }
 
 /// The addresses that are listened on, ports filled in, in the order of the settings.
-fn bound(settings: &Settings, reactors: &Reactors<Message>) -> Vec<Listen> {
-    let mut addresses = reactors.addresses.iter();
-    settings
-        .listen
+fn bound(listen: &[Listen], addresses: &[SocketAddr]) -> Vec<Listen> {
+    let mut addresses = addresses.iter();
+    listen
         .iter()
         .filter_map(|listen| match listen {
             Listen::Tcp(_) => addresses.next().map(|address| Listen::Tcp(address.to_string())),

@@ -1,0 +1,90 @@
+//! Stored chunks anywhere in a prompt: `/blend`.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::reply::Reply;
+use crate::fleet::blend::Range;
+use crate::fleet::coordinator::Coordinator;
+use crate::fleet::form;
+use crate::http::Request;
+use crate::limits::{COST_LOOKUP, COST_TOKEN, FLEET_STEP, FLEET_TOKEN_STEP};
+
+#[derive(Serialize)]
+struct Inserted {
+    inserted: u64,
+}
+
+#[derive(Serialize)]
+struct Removed {
+    removed: u64,
+}
+
+#[derive(Serialize)]
+struct Matches<'a> {
+    matches: Vec<Match<'a>>,
+}
+
+#[derive(Serialize)]
+struct Match<'a> {
+    object_key: &'a str,
+    old_st: u64,
+    cur_st: u64,
+}
+
+/// `POST /blend/fingerprints`
+pub async fn add(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let ranges = match form::blend_register(request.content_type, request.body) {
+        Ok(ranges) => ranges,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let mut inserted = 0;
+    for range in &ranges {
+        let published = Range {
+            scope: &range.model_scope,
+            tokens: &range.tokens,
+            object_keys: &range.object_keys,
+            old_st_base: range.old_st_base,
+        };
+        let Some(mut publishing) = fleet.blend.borrow().publish(published) else { continue };
+        while fleet.blend.borrow_mut().publish_step(&mut publishing, FLEET_TOKEN_STEP) {
+            fleet.seat.turn.spend(FLEET_TOKEN_STEP as u32 * COST_TOKEN).await;
+        }
+        fleet.seat.turn.spend(range.tokens.len().min(FLEET_TOKEN_STEP) as u32 * COST_TOKEN).await;
+        inserted += publishing.inserted();
+    }
+    reply.ok(&Inserted { inserted });
+}
+
+/// `DELETE /blend/fingerprints`
+pub async fn remove(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let keys = match form::blend_remove(request.content_type, request.body) {
+        Ok(keys) => keys,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let mut removed = 0;
+    for some in keys.chunks(FLEET_STEP) {
+        removed += some.iter().map(|key| fleet.blend.borrow_mut().remove(key)).sum::<u64>();
+        fleet.seat.turn.spend(some.len() as u32 * COST_LOOKUP).await;
+    }
+    reply.ok(&Removed { removed });
+}
+
+/// `POST /blend/match`
+pub async fn find(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let prompt = match form::blend_match(request.content_type, request.body) {
+        Ok(prompt) => prompt,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let mut matching = fleet.blend.borrow().find(&prompt.model_scope, &prompt.tokens);
+    while fleet.blend.borrow().find_step(&mut matching, FLEET_TOKEN_STEP) {
+        fleet.seat.turn.spend(FLEET_TOKEN_STEP as u32 * COST_TOKEN).await;
+    }
+    let found = matching.into_matches();
+    let matches = found
+        .iter()
+        .map(|found| Match { object_key: &found.object_key, old_st: found.old_st, cur_st: found.cur_st })
+        .collect();
+    reply.ok(&Matches { matches });
+}

@@ -1,0 +1,242 @@
+//! What is passed on to one server: `/cache/prefetches`, `/cache/delete`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::keys::{self, WireKey};
+use super::pins;
+use super::reply::Reply;
+use crate::fleet::coordinator::Coordinator;
+use crate::fleet::courier::{Class, Method, Order, Reply as Upstream};
+use crate::fleet::form::{self, Sequence, Tier, python_repr};
+use crate::fleet::vault::Pinning;
+use crate::http::{Request, response};
+use crate::limits::{COST_BLOCK, FLEET_BATCH_KEYS, FLEET_STEP, FLEET_UPSTREAM_TIME};
+
+#[derive(Serialize)]
+struct Submitted<'a> {
+    instance_id: &'a str,
+    request_id: &'a str,
+    chunks: i64,
+    status: &'a str,
+}
+
+#[derive(Serialize)]
+struct Deleted<'a> {
+    instance_id: &'a str,
+    requested: u64,
+    affected: u64,
+    skipped: u64,
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct Deletion<'a> {
+    keys: &'a [WireKey],
+    tier: &'static str,
+    force: bool,
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    detail: &'a str,
+}
+
+/// `POST /cache/prefetches`
+pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let form = match form::prefetch(request.content_type, request.body) {
+        Ok(form) => form,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let id = &form.instance_id;
+    let mut body = Vec::new();
+    form.write(&mut body);
+    let Some(order) = order(fleet, id, Method::Post, &["prefetches"], Some(body)) else {
+        return unknown(id, reply);
+    };
+    fleet.counts.prefetches.add(1);
+    let answer = fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(object);
+    match answer.as_ref().map_err(String::clone).and_then(|answer| submitted(id, answer)) {
+        Ok(submitted) => reply.ok(&submitted),
+        Err(reason) => failed(fleet, &format!("prefetch submit to {}", python_repr(id)), &reason, reply),
+    }
+}
+
+/// `GET /cache/prefetches/{instance}/{request}`
+pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: Reply<'_>) {
+    let Some(order) = order(fleet, id, Method::Get, &["prefetches", request_id], None) else {
+        return unknown(id, reply);
+    };
+    match fleet.send(order).await {
+        Ok(answer) => relay(&answer, reply),
+        Err(failure) => {
+            let what = format!("prefetch status from {}", python_repr(id));
+            failed(fleet, &what, &failure.to_string(), reply);
+        }
+    }
+}
+
+/// `POST /cache/delete`
+pub async fn delete(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let chunk_size = fleet.settings.chunk_size;
+    let form = match form::cache_delete(request.content_type, request.body, chunk_size as usize) {
+        Ok(form) => form,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let id = &form.instance_id;
+    if fleet.registry.borrow().get(id).is_none() {
+        return unknown(id, reply);
+    }
+    let sequence = Arc::new(form.sequence);
+    if let Err(reject) = sequence.check() {
+        return reply.reject(&reject);
+    }
+    let requested = match keys::resolve(&sequence, chunk_size) {
+        Ok(keys) => keys.chunks(),
+        Err(fault) => return reply.detail(400, &fault.to_string()),
+    };
+    let mut answer = Deleted { instance_id: id, requested, affected: 0, skipped: 0, status: "deleted" };
+    if requested == 0 {
+        answer.status = "noop";
+        return reply.ok(&answer);
+    }
+    if let Err(reason) = delete_all(fleet, &sequence, form.tier, form.force, &mut answer).await {
+        return failed(fleet, &format!("cache delete on {}", python_repr(id)), &reason, reply);
+    }
+    if form.force
+        && form.tier != Tier::L1
+        && let Err(reason) = pins::apply(fleet, &sequence, Pinning::Drop).await
+    {
+        return reply.unsaved(&reason);
+    }
+    reply.ok(&answer);
+}
+
+/// Sends the keys of a sequence in batches, one after the other, and sums the answers.
+async fn delete_all(
+    fleet: &Rc<Coordinator>,
+    sequence: &Sequence,
+    tier: Tier,
+    force: bool,
+    answer: &mut Deleted<'_>,
+) -> Result<(), String> {
+    let mut keys = keys::resolve(sequence, fleet.settings.chunk_size).map_err(|fault| fault.to_string())?;
+    let holds_back = !force && tier != Tier::L1;
+    let mut batch = Vec::new();
+    loop {
+        let mut taken = 0;
+        {
+            let books = fleet.books.borrow();
+            for key in keys.by_ref().take(FLEET_STEP) {
+                taken += 1;
+                if holds_back && books.pinned(&key) > 0 {
+                    answer.skipped += 1;
+                } else {
+                    batch.push(WireKey::of(key));
+                }
+            }
+        }
+        fleet.seat.turn.spend(taken * COST_BLOCK).await;
+        let whole = batch.len().min(FLEET_BATCH_KEYS);
+        if whole == FLEET_BATCH_KEYS || (taken == 0 && whole > 0) {
+            let some = Deletion { keys: &batch[..whole], tier: tier.name(), force };
+            let (deleted, skipped) = delete_some(fleet, answer.instance_id, &some).await?;
+            answer.affected += deleted;
+            answer.skipped += skipped;
+            batch.drain(..whole);
+        } else if taken == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// What a server says it deleted and skipped of one batch.
+async fn delete_some(
+    fleet: &Rc<Coordinator>,
+    id: &str,
+    deletion: &Deletion<'_>,
+) -> Result<(u64, u64), String> {
+    let body = serde_json::to_vec(deletion).map_err(|error| error.to_string())?;
+    let order =
+        order(fleet, id, Method::Delete, &["objects"], Some(body)).ok_or("it is not registered any more")?;
+    let answer = fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(object)?;
+    if answer.get("ok") == Some(&Value::Bool(false)) {
+        let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
+        return Err(format!("it could not delete: {error}"));
+    }
+    let number =
+        |name| answer.get(name).map_or(Some(0), Value::as_u64).ok_or(format!("its answer has a bad {name}"));
+    Ok((number("deleted")?, number("skipped")?))
+}
+
+/// An order for a registered instance that a client waits for.
+fn order(
+    fleet: &Coordinator,
+    id: &str,
+    method: Method,
+    segments: &[&str],
+    body: Option<Vec<u8>>,
+) -> Option<Order> {
+    let (ip, port) = fleet.address(id)?;
+    Some(Order {
+        ticket: 0,
+        method,
+        ip,
+        port,
+        segments: segments.iter().map(|&segment| segment.to_owned()).collect(),
+        query: Vec::new(),
+        body,
+        class: Class::Relay,
+        total: FLEET_UPSTREAM_TIME,
+    })
+}
+
+/// A 2xx with a JSON object, or why it is none.
+fn object(answer: Upstream) -> Result<Map<String, Value>, String> {
+    if !(200..300).contains(&answer.status) {
+        return Err(format!("it answered {}", answer.status));
+    }
+    match serde_json::from_slice(&answer.body) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("its answer is not a JSON object".to_owned()),
+        Err(error) => Err(format!("its answer is not JSON: {error}")),
+    }
+}
+
+fn submitted<'a>(instance_id: &'a str, answer: &'a Map<String, Value>) -> Result<Submitted<'a>, String> {
+    let bad = |name: &str| format!("its answer has a bad {name}");
+    let text = |name, absent| answer.get(name).map_or(Some(absent), Value::as_str).ok_or_else(|| bad(name));
+    let chunks = answer.get("chunks").map_or(Some(0), Value::as_i64).ok_or_else(|| bad("chunks"))?;
+    Ok(Submitted {
+        instance_id,
+        request_id: text("request_id", "")?,
+        chunks,
+        status: text("status", "submitted")?,
+    })
+}
+
+/// Hands an answer on with its status, whatever it is; a body that is not JSON becomes a `detail`.
+fn relay(answer: &Upstream, reply: Reply<'_>) {
+    let Upstream { status, body, .. } = answer;
+    if *status == 204 {
+        reply.no_content();
+    } else if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        reply.body(*status, response::JSON, &[], |out| out.extend_from_slice(body));
+    } else {
+        reply.json(*status, &Detail { detail: &String::from_utf8_lossy(body) });
+    }
+}
+
+fn unknown(id: &str, reply: Reply<'_>) {
+    reply.detail(404, &format!("no MP server registered with instance_id={}", python_repr(id)));
+}
+
+fn failed(fleet: &Coordinator, what: &str, reason: &str, reply: Reply<'_>) {
+    fleet.counts.relay_errors.add(1);
+    tracing::warn!(reason, "{what} failed");
+    reply.detail(502, &format!("{what} failed: {reason}"));
+}

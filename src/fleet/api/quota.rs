@@ -1,0 +1,129 @@
+//! Budgets and usage by tenant: `/quota`.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::reply::Reply;
+use crate::fleet::coordinator::Coordinator;
+use crate::fleet::form::{self, bytes_to_gib, gib_to_bytes, salt_of_segment};
+use crate::fleet::vault::Change;
+use crate::http::Request;
+
+#[derive(Serialize)]
+struct Config {
+    default_limit_gb: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Changed<'a> {
+    cache_salt: &'a str,
+    limit_gb: f64,
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    cache_salt: &'a str,
+    quota_limit_gb: f64,
+    quota_exists: bool,
+    usage_gb: f64,
+}
+
+#[derive(Serialize)]
+struct Usage<'a> {
+    total_gb: f64,
+    by_cache_salt: Vec<Status<'a>>,
+}
+
+/// `GET /quota/config`
+pub fn config(fleet: &Coordinator, reply: Reply<'_>) {
+    let default_limit_gb = fleet.books.borrow().default_limit().map(bytes_to_gib);
+    reply.ok(&Config { default_limit_gb });
+}
+
+/// `PUT /quota/config`
+pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
+    let default_limit_gb = match form::config(request.content_type, request.body) {
+        Ok(limit) => limit,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let limit = default_limit_gb.map(gib_to_bytes);
+    let _turn = fleet.changes.enter().await;
+    if let Err(reason) = fleet.save(|| Change::Default(limit)).await {
+        return reply.unsaved(&reason);
+    }
+    fleet.books.borrow_mut().set_default(limit);
+    reply.ok(&Config { default_limit_gb });
+}
+
+/// `PUT /quota/{salt}`
+pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, reply: Reply<'_>) {
+    let wanted = match form::quota(request.content_type, request.body) {
+        Ok(form) => form,
+        Err(reject) => return reply.reject(&reject),
+    };
+    let cache_salt = salt_of_segment(segment);
+    let limit = wanted.bytes();
+    let _turn = fleet.changes.enter().await;
+    if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), Some(limit))).await {
+        return reply.unsaved(&reason);
+    }
+    if !fleet.books.borrow_mut().set_quota(cache_salt, limit) {
+        return reply.detail(503, "too many quotas");
+    }
+    reply.ok(&Changed { cache_salt, limit_gb: wanted.limit_gb, status: "ok" });
+}
+
+/// `DELETE /quota/{salt}`
+pub async fn remove(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, reply: Reply<'_>) {
+    if let Err(reject) = form::tier(request.query) {
+        return reply.reject(&reject);
+    }
+    let cache_salt = salt_of_segment(segment);
+    let _turn = fleet.changes.enter().await;
+    let exists = fleet.books.borrow().quota(cache_salt).is_some();
+    if exists {
+        if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), None)).await {
+            return reply.unsaved(&reason);
+        }
+        fleet.books.borrow_mut().remove_quota(cache_salt);
+    }
+    let status = if exists { "removed" } else { "not_found" };
+    reply.ok(&Changed { cache_salt, limit_gb: 0.0, status });
+}
+
+/// `GET /quota/{salt}`
+pub fn get(fleet: &Coordinator, segment: &str, request: &Request<'_>, reply: Reply<'_>) {
+    match form::tier(request.query) {
+        Ok(()) => reply.ok(&status(fleet, salt_of_segment(segment))),
+        Err(reject) => reply.reject(&reject),
+    }
+}
+
+/// `GET /quota`
+pub fn list(fleet: &Coordinator, request: &Request<'_>, reply: Reply<'_>) {
+    if let Err(reject) = form::tier(request.query) {
+        return reply.reject(&reject);
+    }
+    let books = fleet.books.borrow();
+    let by_cache_salt = books.salts().into_iter().map(|salt| status(fleet, salt)).collect();
+    reply.ok(&Usage { total_gb: shown(books.total()), by_cache_salt });
+}
+
+fn status<'a>(fleet: &Coordinator, cache_salt: &'a str) -> Status<'a> {
+    let books = fleet.books.borrow();
+    let quota = books.quota(cache_salt);
+    Status {
+        cache_salt,
+        // the default limit is not shown
+        quota_limit_gb: quota.map_or(0.0, bytes_to_gib),
+        quota_exists: quota.is_some(),
+        usage_gb: shown(books.usage(cache_salt)),
+    }
+}
+
+/// Bytes in GiB; sums may be beyond 64 bits.
+fn shown(bytes: u128) -> f64 {
+    bytes as f64 * bytes_to_gib(1)
+}

@@ -1,0 +1,84 @@
+//! How this contract's answers look: JSON, and errors as `{"detail": …}`.
+
+use serde::Serialize;
+
+use crate::fleet::form::Reject;
+use crate::http::{Request, response};
+
+/// The one answer to a request, to be written into the connection's send buffer.
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    keep_alive: bool,
+    http_10: bool,
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    detail: &'a str,
+}
+
+impl<'a> Reply<'a> {
+    /// The answer to `request`.
+    pub fn to(request: &Request<'_>, out: &'a mut Vec<u8>) -> Self {
+        Self { out, keep_alive: request.keep_alive, http_10: request.http_10 }
+    }
+
+    /// A body of JSON.
+    pub fn json(self, status: u16, body: &impl Serialize) {
+        self.body(status, response::JSON, &[], |out| {
+            serde_json::to_writer(out, body).expect("a vector takes everything, and keys are strings");
+        });
+    }
+
+    /// 200 with a body of JSON.
+    pub fn ok(self, body: &impl Serialize) {
+        self.json(200, body);
+    }
+
+    /// An error in words.
+    pub fn detail(self, status: u16, detail: &str) {
+        self.json(status, &Detail { detail });
+    }
+
+    /// A body that was refused.
+    pub fn reject(self, reject: &Reject) {
+        self.body(reject.status(), response::JSON, &[], |out| reject.write(out));
+    }
+
+    /// A change that is not on disk, and was not made.
+    pub fn unsaved(self, reason: &str) {
+        tracing::error!(reason, "a change could not be saved, and was not made");
+        self.detail(503, &format!("not saved, and not changed: {reason}"));
+    }
+
+    /// 204.
+    pub fn no_content(self) {
+        response::no_content(self.out, self.keep_alive, self.http_10);
+    }
+
+    /// 405.
+    pub fn method_not_allowed(self, allow: &str) {
+        self.body(405, response::JSON, &[("allow", allow)], |out| {
+            out.extend_from_slice(b"{\"detail\":\"Method Not Allowed\"}");
+        });
+    }
+
+    /// 307 to `location`.
+    pub fn redirect(self, location: &str) {
+        self.body(307, response::JSON, &[("location", location)], |_| {});
+    }
+
+    /// Whatever `write` appends.
+    pub fn body(
+        self,
+        status: u16,
+        content_type: &str,
+        headers: &[(&str, &str)],
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Self { out, keep_alive, http_10 } = self;
+        let mark = response::begin_with(out, status, content_type, headers, keep_alive, http_10);
+        write(out);
+        response::finish(out, mark);
+    }
+}

@@ -1,0 +1,242 @@
+//! The state of the coordinator, on the one thread that touches it.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::blend::Directory;
+use super::books::Books;
+use super::courier::{self, Courier, Order};
+use super::mailbox::Post;
+use super::metrics::Counts;
+use super::registry::{Instance, Registry};
+use super::resync::Resync;
+use super::settings::Settings;
+use super::vault::{self, Change, Saved, Vault, VaultError};
+use crate::limits::FLEET_STOP_MILLIS;
+use crate::mesh::tickets::Tickets;
+use crate::reactor::Seat;
+use crate::rt::{self, Gate};
+
+/// The coordinator has one reactor, which gets no messages.
+#[derive(Clone, Copy, Debug)]
+pub enum Never {}
+
+/// What the helper threads hand back.
+#[derive(Debug)]
+pub enum Letter {
+    /// An order was carried out.
+    Courier(u64, courier::Outcome),
+    /// A change is on disk, or is not.
+    Vault(u64, Result<(), vault::Failure>),
+}
+
+/// What a coordinator is made of before its reactor runs.
+pub struct Luggage {
+    settings: Settings,
+    post: Post<Letter>,
+    /// The state directory, open, and the books as it knows them.
+    state: Option<(Vault, Box<Books>)>,
+}
+
+/// The coordinator.
+pub struct Coordinator {
+    /// Its place on the reactor.
+    pub seat: Seat<Never>,
+    /// Its settings.
+    pub settings: Settings,
+    /// Who is there.
+    pub registry: RefCell<Registry>,
+    /// Usage, quotas, pins, and what is being evicted.
+    pub books: RefCell<Books>,
+    /// Fingerprints of token ranges.
+    pub blend: RefCell<Directory>,
+    /// What storage held at the start.
+    pub resync: RefCell<Resync>,
+    /// What happened so far.
+    pub counts: Counts,
+    /// Batches of events are applied one after the other.
+    pub batches: Rc<Gate>,
+    /// Quotas and pins change one after the other, so that memory and disk know the same order.
+    pub changes: Rc<Gate>,
+    /// Randomness for ids and targets.
+    pub rng: RefCell<fastrand::Rng>,
+    /// Evictions under way.
+    pub dispatches: Cell<usize>,
+    courier: Courier,
+    vault: Option<Vault>,
+    post: Post<Letter>,
+    sent: Rc<Tickets<courier::Outcome>>,
+    written: Rc<Tickets<Result<(), vault::Failure>>>,
+    started: Instant,
+}
+
+/// Why the coordinator cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The state directory cannot be used.
+    #[error("state directory: {0}")]
+    Vault(#[from] VaultError),
+    /// No descriptor left.
+    #[error("cannot start the coordinator: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Luggage {
+    /// Opens the state directory, where there is to be one, and reads what it holds.
+    pub fn pack(settings: Settings) -> Result<Self, StartError> {
+        let post = Post::new()?;
+        let state = match &settings.state_dir {
+            None => None,
+            Some(dir) => {
+                let mut books = Box::<Books>::default();
+                let mut full = 0;
+                let acknowledge = post.clone();
+                let (vault, saved) = Vault::open(
+                    dir,
+                    |key, count| full += u64::from(!books.set_pins(key, count)),
+                    move |ticket, outcome| acknowledge.post(Letter::Vault(ticket, outcome)),
+                )?;
+                restore(&mut books, saved, full);
+                Some((vault, books))
+            }
+        };
+        Ok(Self { settings, post, state })
+    }
+
+    /// Whether there is a state directory.
+    pub fn is_durable(&self) -> bool {
+        self.state.is_some()
+    }
+}
+
+fn restore(books: &mut Books, saved: Saved, full: u64) {
+    if full > 0 {
+        tracing::error!(keys = full, "too many keys: these pins are left out");
+    }
+    if let Some(aside) = saved.set_aside {
+        tracing::error!(
+            reason = aside.reason,
+            "the saved state is damaged and was set aside as {}: quotas and pins begin empty",
+            aside.path.display()
+        );
+    }
+    tracing::info!(quotas = saved.quotas.len(), pins = saved.pins, "state read");
+    for (salt, bytes) in saved.quotas {
+        if !books.set_quota(&salt, bytes) {
+            tracing::error!(salt, "too many quotas: this one is left out");
+        }
+    }
+    books.set_default(saved.default);
+}
+
+impl Coordinator {
+    /// Builds the coordinator on its reactor. `luggage` is there once.
+    pub fn new(seat: Seat<Never>, luggage: &Mutex<Option<Luggage>>) -> Rc<Self> {
+        let luggage = luggage.lock().ok().and_then(|mut luggage| luggage.take());
+        let Luggage { settings, post, state } = luggage.expect("one reactor takes it");
+        let (vault, books) =
+            state.map_or_else(|| (None, Box::default()), |(vault, books)| (Some(vault), books));
+        let deliver = post.clone();
+        let mut rng = fastrand::Rng::new();
+        let resync = Resync::new(settings.resync_rules(), Duration::ZERO);
+        Rc::new(Self {
+            seat,
+            registry: RefCell::default(),
+            books: RefCell::new(*books),
+            blend: RefCell::new(Directory::new(settings.chunk_size, settings.blend_probe_stride)),
+            resync: RefCell::new(resync),
+            counts: Counts::default(),
+            batches: Gate::new(),
+            changes: Gate::new(),
+            rng: RefCell::new(rng.fork()),
+            dispatches: Cell::new(0),
+            courier: Courier::start(move |ticket, outcome| deliver.post(Letter::Courier(ticket, outcome))),
+            vault,
+            post,
+            sent: Tickets::new(),
+            written: Tickets::new(),
+            started: Instant::now(),
+            settings,
+        })
+    }
+
+    /// Time since the start.
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Seconds since 1970.
+    pub fn wall() -> f64 {
+        SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64())
+    }
+
+    /// Whether nothing may be evicted yet: what was saved is known, what storage holds is not.
+    pub fn is_holding(&self) -> bool {
+        self.vault.is_some() && !self.resync.borrow().over()
+    }
+
+    /// Carries an order out; its ticket is filled in here.
+    pub async fn send(&self, mut order: Order) -> courier::Outcome {
+        let pending = self.sent.open();
+        order.ticket = pending.ticket();
+        match self.courier.send(order) {
+            Ok(()) => pending.await,
+            Err(busy) => {
+                self.counts.busy.add(1);
+                Err(courier::Failure(busy.to_string()))
+            }
+        }
+    }
+
+    /// Makes a change durable, where there is a state directory. The caller holds [`Self::changes`] and changes
+    /// the books afterwards.
+    pub async fn save(&self, change: impl FnOnce() -> Change) -> Result<(), String> {
+        let Some(vault) = &self.vault else { return Ok(()) };
+        let pending = self.written.open();
+        let outcome = match vault.change(pending.ticket(), change()) {
+            Ok(()) => pending.await.map_err(|failure| failure.to_string()),
+            Err(busy) => Err(busy.to_string()),
+        };
+        if outcome.is_err() {
+            self.counts.save_errors.add(1);
+        }
+        outcome
+    }
+
+    /// Where a registered instance is dialled.
+    pub fn address(&self, id: &str) -> Option<(String, u16)> {
+        let registry = self.registry.borrow();
+        let Instance { ip, http_port, .. } = &registry.get(id)?.instance;
+        Some((ip.clone(), *http_port))
+    }
+
+    /// Hands what helper threads bring to the tasks that wait for it. Runs for ever.
+    pub(super) async fn carry_mail(self: Rc<Self>) {
+        let mailbox = match self.post.open() {
+            Ok(mailbox) => mailbox,
+            Err(error) => return tracing::error!(%error, "the coordinator cannot hear its helper threads"),
+        };
+        // on the way down too: requests in flight still wait for theirs
+        while mailbox.wait().await.is_ok() {
+            for letter in mailbox.take() {
+                match letter {
+                    Letter::Courier(ticket, outcome) => self.sent.redeem(ticket, outcome),
+                    Letter::Vault(ticket, outcome) => self.written.redeem(ticket, outcome),
+                };
+            }
+        }
+    }
+
+    /// Lets dispatches under way end, for a moment.
+    pub(super) async fn finish(&self) {
+        self.courier.close();
+        let deadline = Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS);
+        while self.courier.under_way(courier::Class::Dispatch) > 0 && Instant::now() < deadline {
+            rt::sleep(Duration::from_millis(5)).await;
+        }
+        self.courier.stop(Duration::ZERO);
+    }
+}

@@ -66,7 +66,7 @@ fn start(fleet: &Fleet, nice: u8) -> Result<Reactors<Never>, Failed> {
         ..reactor::Settings::default()
     };
     let reactors =
-        reactor::start(settings, move |seat| Coordinator::new(seat, &luggage)).map_err(super::not_started)?;
+        reactor::start(settings, move |seat| Coordinator::new(seat, &luggage)).map_err(|error| super::not_started(&error))?;
     for listen in super::bound(&fleet.listen, &reactors.addresses) {
         tracing::info!("coordinator listening on {listen}");
     }

@@ -82,12 +82,12 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
         stream_ttl: Duration::from_secs(settings.stream_ttl),
     };
     let reactors = reactor::start(reactor_settings(settings, count)?, move |seat| Daemon::new(seat, &setup))
-        .map_err(not_started)?;
+        .map_err(|error| not_started(&error))?;
     let _ = directory.counters.set(reactors.counters.clone());
     Ok((reactors, directory))
 }
 
-fn not_started(error: StartError) -> Failed {
+fn not_started(error: &StartError) -> Failed {
     let code = if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
     (code, error.to_string())
 }

@@ -276,7 +276,7 @@ fn pauses_are_times_or_none() {
     assert_eq!(odd.keep_alive(), Duration::from_secs(10));
     let rules = odd.resync_rules();
     assert_eq!((rules.enabled, rules.page_size), (true, 1000));
-    assert_eq!((rules.poll_interval, rules.max_wait), (Duration::from_secs(1), Duration::from_secs(60)));
+    assert_eq!((rules.poll_interval, rules.max_wait), (Duration::from_secs(1), Duration::from_mins(1)));
     let endless = settings(
         &[
             ("EVICTION_CHECK_INTERVAL", "inf"),
@@ -339,7 +339,7 @@ proptest! {
     #[test]
     fn real_numbers_come_back(number: f64) {
         let read = real(&format!(" {number:e}")).unwrap();
-        prop_assert!(read == number || read.is_nan() && number.is_nan());
+        prop_assert!(read.to_bits() == number.to_bits() || read.is_nan() && number.is_nan());
     }
 
     #[test]
@@ -348,5 +348,19 @@ proptest! {
             let _ = (whole(text), real(text), truth(text));
             let _ = load(&[("PORT", text), ("INSTANCE_TIMEOUT", text)], &[]);
         }
+    }
+}
+
+#[test]
+fn help_tells_every_flag_and_variable() {
+    let help = Cli::try_parse_from(["coordinator", "--help"]).unwrap_err().to_string();
+    for (name, _, _, in_flag) in NUMBERS {
+        assert!(help.contains(name), "{name}");
+        assert!(in_flag.is_none() || help.contains(&flag_of(name)), "{name}");
+    }
+    for word in
+        ["--hash-algorithm", "HASH_ALGORITHM", "ENABLE_STARTUP_RESYNC", "KVATLAS_STATE_DIR", "--check-config"]
+    {
+        assert!(help.contains(word), "{word}");
     }
 }

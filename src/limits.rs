@@ -191,7 +191,7 @@ pub const FDS_RESERVED: u64 = 128;
 /// Most instances of a fleet; further ones are refused.
 pub const FLEET_INSTANCES: usize = 65_536;
 /// Bytes of text that the registrations of a fleet may hold together: ids, addresses, metadata.
-pub const FLEET_REGISTRY_BYTES: usize = 256 * 1024 * 1024;
+pub const FLEET_REGISTRY_BYTES: usize = 64 * 1024 * 1024;
 /// Largest world size for which tokens are resolved to keys; every chunk has a key a rank.
 pub const FLEET_WORLD_SIZE: u64 = 65_536;
 /// Most keys to which the tokens of one request are resolved.

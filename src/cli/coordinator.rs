@@ -74,14 +74,14 @@ pub struct CoordinatorArgs {
 
 const AFTER_HELP: &str = "\
 Environment:
-  LMCACHE_MP_COORDINATOR_HOST, _PORT, _INSTANCE_TIMEOUT, _HEALTH_CHECK_INTERVAL, _EVICTION_CHECK_INTERVAL,
-  _EVICTION_RATIO, _TRIGGER_WATERMARK, _CHUNK_SIZE, _HASH_ALGORITHM, _BLEND_PROBE_STRIDE, _TIMEOUT_KEEP_ALIVE
-  mean what the flags of these names do. A number that cannot be read is warned of, and the default is used.
-  Without a flag:
-  LMCACHE_MP_COORDINATOR_ENABLE_STARTUP_RESYNC  learn after the start what storage holds [default: true]
-  LMCACHE_MP_COORDINATOR_RESYNC_POLL_INTERVAL   look for an MP server to ask this often, seconds [default: 1]
-  LMCACHE_MP_COORDINATOR_RESYNC_MAX_WAIT        for how long one is looked for, seconds [default: 60]
-  LMCACHE_MP_COORDINATOR_RESYNC_PAGE_SIZE       entries of a page of its listing [default: 1000]
+  LMCACHE_MP_COORDINATOR_ and HOST, PORT, INSTANCE_TIMEOUT, HEALTH_CHECK_INTERVAL,
+  EVICTION_CHECK_INTERVAL, EVICTION_RATIO, TRIGGER_WATERMARK, CHUNK_SIZE, HASH_ALGORITHM,
+  BLEND_PROBE_STRIDE, TIMEOUT_KEEP_ALIVE mean what the flags of these names do. A number that
+  cannot be read is warned of, and the default is used. Four more have no flag:
+  ENABLE_STARTUP_RESYNC  learn after the start what storage holds [default: true]
+  RESYNC_POLL_INTERVAL   look for an MP server to ask this often, seconds [default: 1]
+  RESYNC_MAX_WAIT        for how long one is looked for, seconds [default: 60]
+  RESYNC_PAGE_SIZE       entries of a page of its listing [default: 1000]
 
 Examples:
   kvatlas coordinator

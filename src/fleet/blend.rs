@@ -25,7 +25,7 @@ use rolling::Window;
 const NONE: u32 = u32::MAX;
 
 /// A stored range of tokens, as a server publishes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Range<'a, T, K> {
     /// Model and tenant.
     pub scope: &'a str,

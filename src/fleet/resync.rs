@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use page::{Entry, Listing, PageFault, PageReader, Reading};
 
-use crate::limits::{FLEET_PAGE_ENTRIES, FLEET_RESYNC_PAGES};
+use crate::limits::{FLEET_INSTANCES, FLEET_PAGE_ENTRIES, FLEET_RESYNC_PAGES};
 
 /// What is to be listed; the path is `/cache/objects`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,9 +188,9 @@ impl Resync {
     /// Takes the answer to what [`Step::Ask`] said: status and body, or why there is none. Says why where the
     /// instance is done with; otherwise [`Self::read`] or [`Self::poll`] goes on.
     pub fn replied(&mut self, reply: Result<(u16, Vec<u8>), String>) -> Result<(), String> {
-        let State::Asked(place) = std::mem::replace(&mut self.state, State::Idle) else {
-            return Ok(());
-        };
+        let State::Asked(place) = &mut self.state else { return Ok(()) };
+        let place = std::mem::take(place);
+        self.state = State::Idle;
         let (status, body) = reply?;
         // MP servers refuse pages above their ceiling instead of cutting them
         if status == 422 && place.pages == 0 && self.rules.page_size > FLEET_PAGE_ENTRIES {
@@ -247,7 +247,7 @@ impl Resync {
             }
         }
         match drawn {
-            Some(id) if now <= self.deadline => {
+            Some(id) if now <= self.deadline && self.tried.len() < FLEET_INSTANCES => {
                 self.tried.insert(id.to_owned());
                 self.tally.tried += 1;
                 id.clone_into(&mut self.tally.instance);

@@ -1,5 +1,6 @@
 //! One request and its answer.
 
+use std::fmt::Write as _;
 use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
@@ -40,7 +41,8 @@ fn request(order: &Order, server: &Server) -> Result<Vec<u8>, Failure> {
         env!("CARGO_PKG_VERSION")
     );
     if let Some(body) = &order.body {
-        head += &format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        // writing to a string cannot fail
+        let _ = write!(head, "content-type: application/json\r\ncontent-length: {}\r\n", body.len());
     } else if order.method == super::Method::Post {
         head += "content-length: 0\r\n";
     }
@@ -226,7 +228,7 @@ impl Reader {
                     return Ok(size);
                 }
                 Ok(httparse::Status::Partial) if self.buffer.len() - self.at < HTTP_HEAD_BYTES => {
-                    self.more()?
+                    self.more()?;
                 }
                 _ => return Err(BAD_CHUNK),
             }

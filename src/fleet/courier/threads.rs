@@ -102,7 +102,9 @@ impl Shared {
     pub(super) fn stop(&self, grace: Duration) -> bool {
         self.close();
         let deadline = Instant::now() + grace;
-        self.lanes.iter().fold(true, |all, lane| self.end(lane, deadline) && all)
+        // every lane is ended, whatever became of the one before
+        let ended = self.lanes.each_ref().map(|lane| self.end(lane, deadline));
+        ended.iter().all(|all| *all)
     }
 
     /// Waits for a lane, then gives up what still waits in it.

@@ -65,8 +65,8 @@ fn start(fleet: &Fleet, nice: u8) -> Result<Reactors<Never>, Failed> {
         nice,
         ..reactor::Settings::default()
     };
-    let reactors =
-        reactor::start(settings, move |seat| Coordinator::new(seat, &luggage)).map_err(|error| super::not_started(&error))?;
+    let reactors = reactor::start(settings, move |seat| Coordinator::new(seat, &luggage))
+        .map_err(|error| super::not_started(&error))?;
     for listen in super::bound(&fleet.listen, &reactors.addresses) {
         tracing::info!("coordinator listening on {listen}");
     }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::form::python_repr;
+
 /// Bytes of a chunk hash as every server of the fleet computes it.
 pub const HASH_BYTES: usize = 32;
 /// Most code points of a `cache_salt`.
@@ -82,15 +84,25 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn put(byte: &mut u8, high: u8, low: u8) -> bool {
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    match (digit(high), digit(low)) {
-        (Some(high), Some(low)) => {
-            *byte = (high << 4 | low) as u8;
-            true
-        }
-        _ => false,
-    }
+    let (high, low) = (DIGITS[usize::from(high)], DIGITS[usize::from(low)]);
+    *byte = high << 4 | low & 0xf;
+    (high | low) < NO_DIGIT
 }
+
+/// Marks a byte that is no hex digit.
+const NO_DIGIT: u8 = 0x10;
+
+/// The value of each byte that is a hex digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        digits[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digits[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
 
 /// What names one stored object. Equal parts are the same object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -124,10 +136,10 @@ impl Key<'_> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyFault {
     /// A salt has one of the characters that storage paths are made of.
-    #[error("cache_salt must not contain {0} (got {1})")]
+    #[error("cache_salt must not contain frozenset({{{0}}}) (got {1})")]
     SaltCharacter(&'static str, String),
     /// A salt is longer than [`SALT_CHARS`].
-    #[error("cache_salt must be at most {SALT_CHARS} characters (got {0})")]
+    #[error("cache_salt exceeds max length {SALT_CHARS} (got {0})")]
     SaltLength(usize),
     /// A model has the character that separates it from what follows in storage paths.
     #[error("model_name must not contain '@' (got {0})")]
@@ -136,7 +148,7 @@ pub enum KeyFault {
 
 /// Checks a salt: none of `@`, `/`, `\` and NUL, at most [`SALT_CHARS`] code points.
 pub fn check_salt(salt: &str) -> Result<(), KeyFault> {
-    let named = [('@', "'@'"), ('/', "'/'"), ('\\', "'\\'"), ('\0', "NUL")];
+    let named = [('@', "'@'"), ('/', "'/'"), ('\\', r"'\\'"), ('\0', r"'\x00'")];
     for (character, name) in named {
         if salt.contains(character) {
             return Err(KeyFault::SaltCharacter(name, shown(salt)));
@@ -153,8 +165,8 @@ pub fn check_model(model: &str) -> Result<(), KeyFault> {
     if model.contains('@') { Err(KeyFault::ModelCharacter(shown(model))) } else { Ok(()) }
 }
 
-/// Text for an error, quoted and not longer than a line.
+/// Text for an error, quoted as the fleet's servers quote, and not longer than a line.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(SALT_CHARS).collect();
-    format!("'{start}'")
+    python_repr(&start)
 }

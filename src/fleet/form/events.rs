@@ -14,6 +14,8 @@ use super::value::Value;
 
 /// JSON tokens of one event, with margin.
 const EVENT_TOKENS: usize = 32;
+/// Values of the shortest complete event, itself and its keys included.
+const EVENT_VALUES: usize = 14;
 
 /// A report of what happened in the storage tier.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,7 +154,9 @@ impl<'a> Judge<'a> {
             _ => Err(Fault::NotAList),
         });
         faults.enter(Part::Name("events"));
-        Self { document, faults, instance_id, seq, list, events: Vec::new(), index: 0 }
+        let values = list.map_or(0, |(list, next)| Value::new(&document, list).next() - next);
+        let events = Vec::with_capacity(values / EVENT_VALUES);
+        Self { document, faults, instance_id, seq, list, events, index: 0 }
     }
 
     fn step(&mut self, most: usize) -> Result<Option<Events<'a>>, Reject> {

@@ -33,6 +33,8 @@ const KINDS: [Kind; 9] = [
     Kind::Array,
     Kind::Object,
 ];
+/// Bytes of text that a value takes in most bodies, at least.
+const VALUE_BYTES: usize = 8;
 /// Bits of a node that hold where its text begins; the kind stands above them.
 const START_BITS: u32 = 28;
 
@@ -101,7 +103,9 @@ pub(super) struct Parser<'a> {
 impl<'a> Parser<'a> {
     /// Begins with a text, at most [`FORM_BODY_BYTES`] long.
     pub(super) fn new(text: &'a str) -> Self {
-        let document = Document { text, nodes: Vec::new() };
+        // seldom is more needed, and what is not used costs nothing
+        let nodes = Vec::with_capacity(text.len() / VALUE_BYTES + 1);
+        let document = Document { text, nodes };
         Self { document, at: 0, open: Vec::new(), expect: Expect::Value }
     }
 

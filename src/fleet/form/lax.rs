@@ -147,10 +147,10 @@ pub(super) fn float(value: Value<'_, '_>) -> Result<f64, Fault> {
 }
 
 fn float_text(text: &str) -> Option<f64> {
-    let text = text.trim();
-    if let Ok(number) = text.parse() {
+    if let Ok(number) = text.trim().parse() {
         return Some(number);
     }
+    // underscores between digits, and then no blanks around
     if text.starts_with('_') || text.ends_with('_') || text.contains("__") {
         return None;
     }

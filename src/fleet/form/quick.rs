@@ -16,6 +16,9 @@ type Usual<T> = Result<T, Unusual>;
 /// Most digits of an integer that is certain to fit 64 bits.
 const DIGITS: usize = 18;
 
+/// Bytes of the shortest event that is complete, about.
+const EVENT_BYTES: usize = 80;
+
 /// Reads a report event by event.
 #[derive(Debug)]
 pub(super) struct Quick<'a> {
@@ -52,8 +55,15 @@ impl<'a> Quick<'a> {
         }
         for _ in 0..most {
             if self.in_events {
+                let before = self.cursor.at;
                 let event = self.event()?;
-                self.events.get_or_insert_default().push(event);
+                let events = self.events.get_or_insert_default();
+                if events.is_empty() {
+                    // the others will be about as long: a list that does not move saves a long step
+                    let rest = self.cursor.bytes.len() - before;
+                    events.reserve_exact(rest / (self.cursor.at - before).max(EVENT_BYTES) + 1);
+                }
+                events.push(event);
                 self.in_events = self.cursor.goes_on(b']')?;
             } else if self.cursor.goes_on(b'}')? {
                 self.member()?;

@@ -44,6 +44,12 @@ fn full(keys: u64) -> Books {
     books
 }
 
+fn store(books: &mut Books, keys: &[Key<'_>]) {
+    for key in keys {
+        black_box(books.store(key, 1 << 20));
+    }
+}
+
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fleet books");
     group.sample_size(10);
@@ -51,18 +57,16 @@ fn bench(criterion: &mut Criterion) {
     let fresh: Vec<_> = (0..EVENTS).map(|number| key(KEYS + number)).collect();
     let spread: Vec<_> = (0..EVENTS).map(|number| key(number * 7919 % KEYS)).collect();
     group.bench_function("100,000 stores of new keys into empty books", |bencher| {
-        bencher.iter_batched_ref(
-            Books::default,
-            |books| fresh.iter().for_each(|key| drop(black_box(books.store(key, 1 << 20)))),
-            BatchSize::PerIteration,
-        );
+        bencher.iter_batched_ref(Books::default, |books| store(books, &fresh), BatchSize::PerIteration);
     });
     let mut books = full(KEYS);
     group.bench_function("50,000 stores and deletes of new keys beside 600,000", |bencher| {
         bencher.iter(|| {
             let half = &fresh[..fresh.len() / 2];
-            half.iter().for_each(|key| drop(black_box(books.store(key, 1 << 20))));
-            half.iter().for_each(|key| books.delete(key));
+            store(&mut books, half);
+            for key in half {
+                books.delete(key);
+            }
         });
     });
     group.bench_function("100,000 lookups among 600,000", |bencher| {

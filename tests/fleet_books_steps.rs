@@ -5,7 +5,7 @@
 #[path = "support/books.rs"]
 mod support;
 
-use kvatlas::fleet::books::{Books, Outcome, Planner, Rules};
+use kvatlas::fleet::books::{Batch, Books, Outcome, Planner, Rules};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use support::{RULES, answer, at, key, keys_of, numbers, ranked};
@@ -147,7 +147,7 @@ proptest! {
             }
         }
         let plan = planner.into_plan();
-        let ids: Vec<_> = plan.batches.iter().flat_map(|batch| batch.ids()).copied().collect();
+        let ids: Vec<_> = plan.batches.iter().flat_map(Batch::ids).copied().collect();
         prop_assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), ids.len());
         let mut bodies = Vec::new();
         for mut batch in plan.batches {

@@ -198,10 +198,9 @@ impl Model {
     fn free(&self, item: &Item, now: u64, rules: Rules, chosen: &[(Name, u64)]) -> bool {
         let pause =
             (rules.interval.as_millis() as u64 * 2_u64.pow(item.answers.saturating_sub(8))).min(60_000);
-        !item.flying
-            && self.pinned(&item.key) == 0
-            && !(item.stuck() && now < item.answered + pause)
-            && !chosen.iter().any(|(key, _)| *key == item.key)
+        let waits = item.stuck() && now < item.answered + pause;
+        let taken = item.flying || chosen.iter().any(|(key, _)| *key == item.key);
+        self.pinned(&item.key) == 0 && !waits && !taken
     }
 
     fn answered(&mut self, batch: &[(Name, u64)], well: bool, now: u64) {
@@ -251,9 +250,9 @@ fn name(number: u8) -> Name {
         } else {
             ChunkHash::of_bytes(&[chunk & 1])
         },
-        model: if number % 12 == 0 { "other" } else { "model" }.into(),
+        model: if number.is_multiple_of(12) { "other" } else { "model" }.into(),
         kv_rank: ranks[usize::from(number % 6)],
-        group: u64::from(number % 17 == 0),
+        group: u64::from(number.is_multiple_of(17)),
         salt: if chunk & 2 == 0 { "a" } else { "" }.into(),
     }
 }
@@ -414,7 +413,7 @@ impl Pair {
             }
             Op::Write(index) if !self.batches.is_empty() => self.write(index % self.batches.len()),
             Op::Answer(index, well) if !self.batches.is_empty() => {
-                self.answer(index % self.batches.len(), well)
+                self.answer(index % self.batches.len(), well);
             }
             Op::Write(_) | Op::Answer(..) => {}
             Op::Register => {

@@ -186,7 +186,7 @@ impl Books {
 
     /// An instance sent a batch of events with this sequence number, which only counts gaps and repeats.
     pub fn heard(&mut self, instance: &str, seq: u64) -> Sequence {
-        let sequence = self.sequences.heard(instance, seq);
+        let sequence = self.sequences.heard(self.ledger.hasher.hash_one(instance), seq);
         match sequence {
             Sequence::Next => {}
             Sequence::Gap(missing) => self.counters.missing = self.counters.missing.saturating_add(missing),
@@ -221,7 +221,8 @@ impl Books {
     }
 }
 
-/// Time since start as stamps have it, good for five centuries.
+/// Time since start as stamps have it, good for three centuries; the start itself is after the registration that
+/// never was.
 fn millis(now: Duration) -> u64 {
-    now.as_millis().min((1 << 43) - 1) as u64
+    now.as_millis().min(1 << 43) as u64 + 1
 }

@@ -296,7 +296,8 @@ impl Rules {
     /// How long a key stays away from sweeps after so many good answers without an event, milliseconds.
     fn pause(&self, answers: u8) -> u64 {
         let doublings = u32::from(answers.saturating_sub(FLEET_UNREPORTED_ANSWERS)).min(16);
-        let first = millis(self.interval).clamp(1, FLEET_BACK_OFF_MILLIS);
+        let interval = self.interval.as_millis().min(u128::from(FLEET_BACK_OFF_MILLIS));
+        let first = (interval as u64).max(1);
         (first << doublings).min(FLEET_BACK_OFF_MILLIS)
     }
 }
@@ -310,8 +311,8 @@ impl Books {
     }
 }
 
-/// Largest world whose ranks are looked up.
-const WORLD: u64 = 1 << 16;
+/// Largest world whose ranks are looked up: in the next one the parts of a packed rank overlap even for rank 0.
+const WORLD: u64 = (1 << 16) - 1;
 
 /// A rank as the fleet packs it.
 fn kv_rank(world: u64, rank: u64) -> i128 {

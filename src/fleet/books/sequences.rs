@@ -2,13 +2,12 @@
 
 use crate::limits::FLEET_SEQUENCES;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
-/// The last number of each instance.
+/// The last number of each instance, which goes by the hash of its name: names may be of any length.
 #[derive(Default)]
 pub(super) struct Sequences {
-    last: HashMap<Arc<str>, u64>,
-    order: VecDeque<Arc<str>>,
+    last: HashMap<u64, u64>,
+    order: VecDeque<u64>,
 }
 
 /// What a number says of those between it and the last one.
@@ -23,15 +22,14 @@ pub enum Sequence {
 }
 
 impl Sequences {
-    pub(super) fn heard(&mut self, instance: &str, seq: u64) -> Sequence {
-        let Some(last) = self.last.get_mut(instance) else {
+    pub(super) fn heard(&mut self, instance: u64, seq: u64) -> Sequence {
+        let Some(last) = self.last.get_mut(&instance) else {
             if self.order.len() >= FLEET_SEQUENCES
                 && let Some(first) = self.order.pop_front()
             {
                 self.last.remove(&first);
             }
-            let instance: Arc<str> = instance.into();
-            self.order.push_back(instance.clone());
+            self.order.push_back(instance);
             self.last.insert(instance, seq);
             return Sequence::Next;
         };
@@ -43,10 +41,8 @@ impl Sequences {
         }
     }
 
+    /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let texts: usize = self.order.iter().map(|instance| instance.len() + 2 * size_of::<usize>()).sum();
-        texts
-            + self.order.capacity() * size_of::<Arc<str>>()
-            + self.last.capacity() * (size_of::<(Arc<str>, u64)>() + 1)
+        self.order.capacity() * size_of::<u64>() + self.last.capacity() * (2 * size_of::<u64>() + 1)
     }
 }

@@ -67,7 +67,8 @@ pub struct ServeArgs {
     /// Give a replay up that is silent for this long, milliseconds [default: 2000]
     #[arg(long, value_name = "MS", env = "KVATLAS_REPLAY_IDLE_MS", value_parser = value_parser!(u64).range(10..=600_000))]
     replay_idle_ms: Option<u64>,
-    /// Write the bound addresses to this file, one a line, once all are bound
+    /// Write the bound addresses to this file, one a line, once all are bound: those of --listen, then those of
+    /// --fleet-listen
     #[arg(long, value_name = "PATH", env = "KVATLAS_PORT_FILE")]
     port_file: Option<PathBuf>,
     /// Coordinate a fleet of LMCache MP servers too, as `kvatlas coordinator` does; the

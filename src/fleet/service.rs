@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::api::reply::Reply;
 use super::coordinator::{Coordinator, Never};
 use super::{api, loops};
 use crate::http::Request;
@@ -12,6 +13,10 @@ impl Service for Coordinator {
 
     async fn answer(self: Rc<Self>, request: &Request<'_>, out: &mut Vec<u8>) {
         api::answer(&self, request, out).await;
+    }
+
+    fn refuse(status: u16, message: &str, out: &mut Vec<u8>) {
+        Reply::last(out).detail(status, message);
     }
 
     fn message(self: &Rc<Self>, _from: usize, message: Never) {

@@ -61,7 +61,7 @@ pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: S
 /// Tells a client that too many are connected.
 pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
     let mut connection = Connection::new(room, place, stream);
-    response::error(&mut connection.out, 503, "too many connections", false, false);
+    S::refuse(503, "too many connections", &mut connection.out);
     if connection.write().await.is_ok() {
         connection.linger().await;
     }
@@ -109,7 +109,7 @@ impl<S: Service> Connection<S> {
                 Step::Continue => self.out.extend_from_slice(response::CONTINUE),
                 Step::Refuse(refusal) => {
                     counters.requests_refused.add(1);
-                    response::error(&mut self.out, refusal.status, refusal.message, false, false);
+                    S::refuse(refusal.status, refusal.message, &mut self.out);
                     return Next::Close;
                 }
                 Step::Request(mut request) => {

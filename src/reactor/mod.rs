@@ -45,6 +45,11 @@ pub trait Service: Sized + 'static {
     /// `out` already.
     fn answer(self: Rc<Self>, request: &http::Request<'_>, out: &mut Vec<u8>) -> impl Future<Output = ()>;
 
+    /// Writes the answer to what is no whole request; the connection is closed after it.
+    fn refuse(status: u16, message: &str, out: &mut Vec<u8>) {
+        http::response::error(out, status, message, false, false);
+    }
+
     /// Takes a message from reactor `from` ([`Seat::control`] is the control thread). Must not block; longer
     /// work belongs into a task.
     fn message(self: &Rc<Self>, from: usize, message: Self::Message);

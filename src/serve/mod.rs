@@ -40,8 +40,8 @@ pub fn run(settings: &Settings, fleet: Option<&Fleet>) -> ExitCode {
     report((|| {
         let signals = Signals::watch().map_err(|error| (exit::INTERNAL, error.to_string()))?;
         let (reactors, directory) = start(settings)?;
-        let fleet = fleet.map(fleet::start_beside).transpose()?;
-        serve(settings, reactors, fleet, &directory, &signals)
+        let (fleet, also) = fleet.map(fleet::start_beside).transpose()?.unzip();
+        serve(settings, reactors, fleet, &also.unwrap_or_default(), &directory, &signals)
     })())
 }
 
@@ -132,6 +132,7 @@ fn serve(
     settings: &Settings,
     reactors: Reactors<Message>,
     fleet: Option<Reactors<Never>>,
+    also: &[Listen],
     directory: &Directory,
     signals: &Signals,
 ) -> Result<(), Failed> {
@@ -148,7 +149,7 @@ fn serve(
     }
     directory.set_readiness(Readiness::Ready);
     if let Some(path) = &settings.port_file {
-        write_port_file(path, &bound)?;
+        write_port_file(path, &[bound.as_slice(), also].concat())?;
     }
     let died =
         signals.wait(None, || reactors.is_stopping() || fleet.as_ref().is_some_and(Reactors::is_stopping));

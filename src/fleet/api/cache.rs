@@ -73,10 +73,13 @@ pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: 
         return unknown(id, reply);
     };
     match fleet.send(order).await {
-        Ok(answer) => relay(&answer, reply),
-        Err(failure) => {
-            let what = format!("prefetch status from {}", python_repr(id));
-            failed(fleet, &what, &failure.to_string(), reply);
+        Ok(answer) if can_be_relayed(answer.status) => relay(&answer, reply),
+        outcome => {
+            let reason = outcome.map_or_else(
+                |failure| failure.to_string(),
+                |answer| format!("it answered {}", answer.status),
+            );
+            failed(fleet, &format!("prefetch status from {}", python_repr(id)), &reason, reply);
         }
     }
 }
@@ -219,6 +222,11 @@ fn submitted<'a>(instance_id: &'a str, answer: &'a Map<String, Value>) -> Result
         chunks,
         status: text("status", "submitted")?,
     })
+}
+
+/// Whether a status stands for a whole answer; 304 answers only who asked whether something changed.
+fn can_be_relayed(status: u16) -> bool {
+    (200..600).contains(&status) && status != 304
 }
 
 /// Hands an answer on with its status, whatever it is; a body that is not JSON becomes a `detail`.

@@ -71,7 +71,9 @@ fn with(body: &Value, pointer: &str, spelled: &str) -> String {
 /// Some answer, and a connection that goes on.
 fn survives(wire: &mut Wire, method: &str, path: &str, body: &str) {
     let answer = wire.ask(method, path, body);
-    let (status, _) = said(&answer);
+    // integers of any length come back, which not every reader of JSON can read
+    let status = if body.len() < 4000 { said(&answer).0 } else { answer.status };
+    assert!(answer.body.starts_with(b"{") && answer.body.ends_with(b"}"), "{method} {path} {body}");
     assert!(matches!(status, 200 | 400 | 404 | 422 | 502), "{status} for {method} {path} {body}");
     assert_eq!(answer.header("connection"), None, "{method} {path} {body}");
 }

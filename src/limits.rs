@@ -283,6 +283,8 @@ pub const PINS_PAGE_MOST: i128 = 10_000;
 
 /// Events, keys, entries or pins that the coordinator handles before it looks at other requests.
 pub const FLEET_STEP: usize = 64;
+/// Longest request body that is read at once; a longer one is read on a thread of its own.
+pub const FLEET_READ_BYTES: usize = 64 * 1024;
 /// Tokens that a blend request handles before it looks at other requests.
 pub const FLEET_TOKEN_STEP: usize = 4096;
 /// Deadline of a request to an MP server.

@@ -191,3 +191,48 @@ fn a_million_tokens_are_forwarded_judged_and_pinned() {
     let wanted = json!([fault("int_type", place, "Input should be a valid integer", json!(null))]);
     assert_eq!(said(&held(&fleet, "POST", "/cache/pins", &body(", null")).0), refused(wanted));
 }
+
+/// Long bodies of every request are read while others are answered, also where they are refused.
+#[test]
+fn long_bodies_of_any_request() {
+    let fleet = Fleet::start(quiet());
+    let tokens = json!((0..1_000_000).collect::<Vec<u32>>()).to_string();
+    let named = format!(
+        r#"{{"instance_id": "x", "model_name": "m", "world_size": 1, "token_ids": {tokens}, "x": 1}}"#
+    );
+    let range = format!(r#"{{"model_scope": "m", "tokens": {tokens}, "object_keys": [], "old_st_base": 0}}"#);
+    let long = |name: &str| format!(r#"{{"{name}": "{}"}}"#, "x".repeat(8_000_000));
+    let unknown = wire::error(404, "no MP server registered with instance_id='x'");
+    let pinned = json!({"requested": 250_000, "affected": 250_000, "status": "pinned"});
+    for (method, path, body, wanted) in [
+        ("POST", "/cache/prefetches", named.clone(), Some(unknown.clone())),
+        ("POST", "/cache/delete", named.clone(), Some(unknown)),
+        ("POST", "/cache/pins", named, Some((200, pinned))),
+        (
+            "POST",
+            "/blend/fingerprints",
+            format!(r#"{{"ranges": [{range}]}}"#),
+            Some((200, json!({"inserted": 0}))),
+        ),
+        (
+            "DELETE",
+            "/blend/fingerprints",
+            format!(r#"{{"object_keys": [{}]}}"#, vec!["\"k\""; 500_000].join(",")),
+            Some((200, json!({"removed": 0}))),
+        ),
+        ("POST", "/blend/match", long("tokens_b64"), None),
+        ("PUT", "/quota/a", long("limit_gb"), None),
+        ("PUT", "/quota/config", long("default_limit_gb"), None),
+        ("POST", "/instances", long("ip"), None),
+    ] {
+        let (answer, during) = held(&fleet, method, path, &body);
+        let (status, answer) = said(&answer);
+        match wanted {
+            Some(wanted) => {
+                assert_eq!((status, answer), wanted, "{method} {path}");
+                assert!(during >= 2, "answers while {path} was read: {during}");
+            }
+            None => assert_eq!((status, answer["detail"].is_array()), (422, true), "{method} {path}"),
+        }
+    }
+}

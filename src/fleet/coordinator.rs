@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::blend::Directory;
@@ -15,7 +16,8 @@ use super::registry::{Instance, Registry};
 use super::resync::Resync;
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
-use crate::limits::FLEET_STOP_MILLIS;
+use crate::http::Request;
+use crate::limits::{FLEET_READ_BYTES, FLEET_STOP_MILLIS};
 use crate::mesh::tickets::Tickets;
 use crate::reactor::Seat;
 use crate::rt::{self, Gate};
@@ -31,6 +33,8 @@ pub enum Letter {
     Courier(u64, courier::Outcome),
     /// A change is on disk, or is not.
     Vault(u64, Result<(), vault::Failure>),
+    /// A long request body was read.
+    Read(u64),
 }
 
 /// What a coordinator is made of before its reactor runs.
@@ -70,6 +74,9 @@ pub struct Coordinator {
     post: Post<Letter>,
     sent: Rc<Tickets<courier::Outcome>>,
     written: Rc<Tickets<Result<(), vault::Failure>>>,
+    /// Long bodies are read one after the other.
+    reading: Rc<Gate>,
+    read: Rc<Tickets<()>>,
     started: Instant,
 }
 
@@ -158,6 +165,8 @@ impl Coordinator {
             post,
             sent: Tickets::new(),
             written: Tickets::new(),
+            reading: Gate::new(),
+            read: Tickets::new(),
             started: Instant::now(),
             settings,
         })
@@ -206,6 +215,38 @@ impl Coordinator {
         outcome
     }
 
+    /// What `form` makes of the content type and the body of a request. A long body is read on a thread of its own,
+    /// so that others are answered meanwhile.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        request: &Request<'_>,
+        form: impl Fn(&str, &[u8]) -> T + Copy + Send + 'static,
+    ) -> T {
+        let here = || form(request.content_type, request.body);
+        if request.body.len() <= FLEET_READ_BYTES {
+            return here();
+        }
+        let _turn = self.reading.enter().await;
+        let pending = self.read.open();
+        let (ticket, post) = (pending.ticket(), self.post.clone());
+        let (content_type, body) = (request.content_type.to_owned(), request.body.to_vec());
+        let result = Arc::new(Mutex::new(None));
+        let place = result.clone();
+        let read = move || {
+            let read = form(&content_type, &body);
+            if let Ok(mut place) = place.lock() {
+                *place = Some(read);
+            }
+            post.post(Letter::Read(ticket));
+        };
+        match thread::Builder::new().name("fleet-read".to_owned()).spawn(read) {
+            Ok(_) => pending.await,
+            Err(error) => tracing::warn!(%error, "no thread to read a request on"),
+        }
+        let read = result.lock().ok().and_then(|mut result| result.take());
+        read.unwrap_or_else(here)
+    }
+
     /// Where a registered instance is dialled.
     pub fn address(&self, id: &str) -> Option<(String, u16)> {
         let registry = self.registry.borrow();
@@ -225,6 +266,7 @@ impl Coordinator {
                 match letter {
                     Letter::Courier(ticket, outcome) => self.sent.redeem(ticket, outcome),
                     Letter::Vault(ticket, outcome) => self.written.redeem(ticket, outcome),
+                    Letter::Read(ticket) => self.read.redeem(ticket, ()),
                 };
             }
         }

@@ -48,7 +48,7 @@ struct Detail<'a> {
 
 /// `POST /cache/prefetches`
 pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let form = match form::prefetch(request.content_type, request.body) {
+    let form = match fleet.read(request, form::prefetch).await {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };
@@ -87,7 +87,10 @@ pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: 
 /// `POST /cache/delete`
 pub async fn delete(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
     let chunk_size = fleet.settings.chunk_size;
-    let form = match form::cache_delete(request.content_type, request.body, chunk_size as usize) {
+    let form = match fleet
+        .read(request, move |kind, body| form::cache_delete(kind, body, chunk_size as usize))
+        .await
+    {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };

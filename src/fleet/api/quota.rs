@@ -44,7 +44,7 @@ pub fn config(fleet: &Coordinator, reply: Reply<'_>) {
 
 /// `PUT /quota/config`
 pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let default_limit_gb = match form::config(request.content_type, request.body) {
+    let default_limit_gb = match fleet.read(request, form::config).await {
         Ok(limit) => limit,
         Err(reject) => return reply.reject(&reject),
     };
@@ -59,7 +59,7 @@ pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: R
 
 /// `PUT /quota/{salt}`
 pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, reply: Reply<'_>) {
-    let wanted = match form::quota(request.content_type, request.body) {
+    let wanted = match fleet.read(request, form::quota).await {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };

@@ -94,6 +94,7 @@ fn keys_are_told_apart_by_every_part_and_by_no_spelling() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn one_fault_refuses_the_batch() {
     let fleet = Fleet::start(quiet());
     let mut wire = Wire::to(fleet.address());

@@ -52,10 +52,13 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(members) => {
-            members.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found))
+            members.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, value)| places(value, &format!("{at}/{index}"), found))
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| places(value, &format!("{at}/{index}"), found));
         }
         _ => {}
     }

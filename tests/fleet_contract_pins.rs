@@ -42,7 +42,7 @@ fn chunks_and_keys_are_counted() {
         assert_eq!(unpin(&fleet, &body), counted(requested, affected, "unpinned"));
         // of nothing, too
         assert_eq!(unpin(&fleet, &body), counted(requested, affected, "unpinned"));
-        assert_eq!(fleet.metric("keys_pinned"), 0.0);
+        assert_eq!(fleet.metric("keys_pinned") as u64, 0);
     }
     assert_eq!(
         said(&fleet.post("/cache/pins", &json!({"model_name": "m@", "world_size": 1}))),
@@ -240,8 +240,8 @@ fn a_million_tokens() {
         let body = prompt(&json!(tokens), 1, "a");
         let chunks = 1_000_000 / chunk_size;
         assert_eq!(said(&fleet.post("/cache/pins", &body)), counted(chunks, chunks, "pinned"));
-        assert_eq!(fleet.metric("keys_pinned"), chunks as f64);
+        assert_eq!(fleet.metric("keys_pinned") as u64, chunks);
         assert_eq!(unpin(&fleet, &body), counted(chunks, chunks, "unpinned"));
-        assert_eq!(fleet.metric("keys_pinned"), 0.0);
+        assert_eq!(fleet.metric("keys_pinned") as u64, 0);
     }
 }

@@ -1,5 +1,6 @@
 //! A client of a coordinator that keeps its connection and says exactly what it is told to.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
+#![allow(clippy::needless_pass_by_value)] // values are written where they are expected
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -223,5 +223,9 @@ pub const VAULT_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const VAULT_BATCH: usize = 64;
 /// Pages of the vault that are kept in memory, bytes.
 pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// Keys of one change that are sorted together, bytes.
+pub const VAULT_RUN_BYTES: usize = 64 * 1024 * 1024;
 /// Longest model and salt of a pin together, bytes.
 pub const VAULT_SCOPE_BYTES: usize = 16 * 1024;
+
+const _: () = assert!(VAULT_RUN_BYTES + VAULT_SCOPE_BYTES < u32::MAX as usize);

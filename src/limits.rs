@@ -244,6 +244,8 @@ pub const VAULT_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const VAULT_BATCH: usize = 64;
 /// Pages of the vault that are kept in memory, bytes.
 pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// Keys of one change that are sorted together, bytes.
+pub const VAULT_RUN_BYTES: usize = 64 * 1024 * 1024;
 /// Longest model and salt of a pin together, bytes.
 pub const VAULT_SCOPE_BYTES: usize = 16 * 1024;
 /// Most keys that the fleet's books hold, stored or pinned; further ones are refused and counted.
@@ -293,3 +295,5 @@ pub const FLEET_STOP_MILLIS: u64 = 1000;
 pub const FLEET_NICE: u8 = 10;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
+
+const _: () = assert!(VAULT_RUN_BYTES + VAULT_SCOPE_BYTES < u32::MAX as usize);

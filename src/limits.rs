@@ -221,6 +221,8 @@ pub const COURIER_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const COURIER_THREAD_IDLE_SECONDS: u64 = 10;
 /// Stack of a thread of the courier, bytes.
 pub const COURIER_STACK_BYTES: usize = 256 * 1024;
+/// Longest time that a request may be given, seconds.
+pub const COURIER_TOTAL_SECONDS: u64 = 24 * 3600;
 /// Longest time to connect, seconds.
 pub const COURIER_CONNECT_SECONDS: u64 = 10;
 /// Largest body of an answer, bytes: a page of 5,000 entries with long names fits.

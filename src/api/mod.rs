@@ -7,9 +7,11 @@
 //! | [`mod@query`] | `POST /query`, `POST /query_by_hash` |
 //! | [`views`] | `GET /services`, `/global_view`, probes |
 //! | `service` | how reactors call it |
+//! | `msgpack` | answers for those who accept msgpack |
 //! | [`prometheus`] | `GET /metrics` |
 
 pub mod body;
+mod msgpack;
 pub mod prometheus;
 pub mod query;
 pub mod register;

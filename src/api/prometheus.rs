@@ -52,7 +52,7 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 31] = [
+const STREAM: [OfStream; 33] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
@@ -66,6 +66,10 @@ const STREAM: [OfStream; 31] = [
     ("stream_overflows_total", "counter", "Times too much waited behind a gap.", |s| &s.overflows),
     ("stream_refused_topics_total", "counter", "Messages of topics beyond the bound.", |s| &s.refused_topics),
     ("stream_disconnects_total", "counter", "Times the connection was lost.", |s| &s.disconnects),
+    ("stream_connect_failed_total", "counter", "Attempts to connect that nobody answered.", |s| {
+        &s.connect_failed
+    }),
+    ("stream_handshake_failed_total", "counter", "Handshakes that failed.", |s| &s.handshake_failed),
     ("stream_expired_total", "counter", "Times the entries were dropped at the TTL.", |s| &s.expired),
     ("stream_batches_total", "counter", "Batches applied.", |s| &s.publisher.batches),
     ("stream_stores_total", "counter", "Store events applied.", |s| &s.publisher.stores),

@@ -113,21 +113,33 @@ impl Local {
         });
     }
 
-    /// The connection came or went.
+    /// The connection came or went, or did not come about.
     pub fn linked(&self, link: Link) {
+        let stats = &self.listing.stats;
+        match link {
+            Link::Unreached => {
+                stats.connect_failed.add(1);
+                return stats.fail("cannot connect to the endpoint; trying again".to_owned());
+            }
+            Link::Unagreed(how) => {
+                stats.handshake_failed.add(1);
+                return stats.fail(format!("connected to the endpoint, but {how}"));
+            }
+            Link::Up | Link::Down => {}
+        }
         if self.link.get().is_some() {
             self.topics.borrow_mut().reconnected();
         }
         self.link.set(Some(link));
         match link {
-            Link::Up => {
-                self.lost.set(None);
-                self.stale.set(false);
-            }
             Link::Down => {
                 self.lost.set(Some(Instant::now()));
-                self.listing.stats.disconnects.add(1);
-                self.listing.stats.fail("the connection was lost".to_owned());
+                stats.disconnects.add(1);
+                stats.fail("the connection was lost".to_owned());
+            }
+            _ => {
+                self.lost.set(None);
+                self.stale.set(false);
             }
         }
         self.tell();
@@ -137,7 +149,7 @@ impl Local {
     pub fn away(&self) -> Duration {
         match self.link.get() {
             Some(Link::Up) => Duration::ZERO,
-            Some(Link::Down) => self.lost.get().map_or(Duration::ZERO, |lost| lost.elapsed()),
+            Some(_) => self.lost.get().map_or(Duration::ZERO, |lost| lost.elapsed()),
             None => self.since.elapsed(),
         }
     }

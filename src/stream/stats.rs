@@ -82,6 +82,10 @@ pub struct StreamStats {
     pub refused_topics: Counter,
     /// Times that the connection was lost.
     pub disconnects: Counter,
+    /// Attempts to connect that nobody answered.
+    pub connect_failed: Counter,
+    /// Handshakes that failed: somebody answered, but no publisher.
+    pub handshake_failed: Counter,
     /// Times that the entries were dropped because the publisher stayed away.
     pub expired: Counter,
     /// When the last batch was applied, milliseconds since the epoch; 0 before the first.
@@ -112,6 +116,8 @@ impl Default for StreamStats {
             overflows: Counter::default(),
             refused_topics: Counter::default(),
             disconnects: Counter::default(),
+            connect_failed: Counter::default(),
+            handshake_failed: Counter::default(),
             expired: Counter::default(),
             last_event_ms: Counter::default(),
             publisher: Arc::default(),

@@ -160,6 +160,20 @@ fn a_gap_is_asked_for_once_and_filled_in_order() {
 }
 
 #[test]
+fn what_is_known_of_and_not_applied_is_the_lag() {
+    let mut stream = Stream::new(true);
+    assert_eq!(stream.live([5, 6]).tracker.lag(), 2);
+    assert_eq!(stream.replies(0..3).tracker.lag(), 4);
+    assert_eq!(stream.replies(3..7).end().tracker.lag(), 0);
+    assert_eq!(stream.live([7]).tracker.lag(), 0);
+    assert_eq!(stream.live([10]).tracker.lag(), 3);
+    // what never comes is missing, and no longer awaited
+    assert_eq!(stream.replies([7, 10]).end().tracker.lag(), 0);
+    // a number that a replay told of
+    assert_eq!(stream.live([12]).replies([10, 11, 12, 15]).end().tracker.lag(), 3);
+}
+
+#[test]
 fn numbers_that_never_come_are_partial_and_live_goes_on() {
     let mut stream = Stream::asked_in_vain();
     stream.live([0, 3]).replies([0, 3]).is(partial(Reason::NotReplayed), [0, 3]);

@@ -52,10 +52,11 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 33] = [
+const STREAM: [OfStream; 34] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
+    ("stream_behind", "gauge", "Batches known of and not applied yet.", |s| &s.behind),
     ("stream_gaps_total", "counter", "Jumps of the sequence number.", |s| &s.gaps),
     ("stream_missed_total", "counter", "Sequence numbers that never came.", |s| &s.missed),
     ("stream_repeats_total", "counter", "Messages dropped as repeats.", |s| &s.repeats),

@@ -88,12 +88,13 @@ fn stream(stats: &StreamStats) -> Value {
     all
 }
 
-fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 35] {
+fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 36] {
     let events = &stats.publisher;
     [
         ("messages", &stats.messages),
         ("bytes", &stats.bytes),
         ("malformed", &stats.malformed),
+        ("behind", &stats.behind),
         ("gaps", &stats.gaps),
         ("missed", &stats.missed),
         ("repeats", &stats.repeats),

@@ -94,6 +94,7 @@ impl Local {
         if let Some(last) = topics.streams().filter_map(|(_, tracker)| tracker.last()).max() {
             stats.last_sequence.set(last);
         }
+        stats.behind.set(topics.streams().map(|(_, tracker)| tracker.lag()).sum());
         stats.refused_topics.set(topics.refused());
         if trust != Trust::Replaying && counts.asks > 0 {
             stats.begin();

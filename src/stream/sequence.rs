@@ -204,6 +204,13 @@ impl<M> Tracker<M> {
         self.last
     }
 
+    /// Batches that are known of and not applied yet: those that are held, and what is missing before them.
+    pub fn lag(&self) -> u64 {
+        let known = self.held.back().map(|held| held.sequence).max(self.heard).max(self.behind);
+        let ahead = known.zip(self.last).map_or(0, |(known, last)| known.saturating_sub(last));
+        ahead.max(self.held.len() as u64)
+    }
+
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.counts

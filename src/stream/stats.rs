@@ -62,6 +62,8 @@ pub struct StreamStats {
     pub malformed: Counter,
     /// Last sequence number applied.
     pub last_sequence: Counter,
+    /// Batches that are known of and not applied yet. What waits in libzmq's queue is not known.
+    pub behind: Counter,
     /// Jumps of the sequence number.
     pub gaps: Counter,
     /// Sequence numbers that never came.
@@ -106,6 +108,7 @@ impl Default for StreamStats {
             bytes: Counter::default(),
             malformed: Counter::default(),
             last_sequence: Counter::default(),
+            behind: Counter::default(),
             gaps: Counter::default(),
             missed: Counter::default(),
             repeats: Counter::default(),

@@ -178,7 +178,7 @@ fn sum(one: Counts, other: Counts) -> Counts {
     }
 }
 
-/// Begins the first replay, where there is one.
+/// Begins the first replay or, after a reconnect, the comparison of the past, where there is a replay endpoint.
 pub async fn begin(daemon: Rc<Daemon>, local: Rc<Local>) {
     let _pass = local.gate.enter().await;
     let mut actions = Vec::new();
@@ -333,6 +333,8 @@ pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, ttl: Duration) {
             "the publisher stayed away too long: its entries are dropped"
         );
         start_over(daemon, local);
-        local.tell();
+        let mut actions = Vec::new();
+        local.topics.borrow_mut().forgotten(Instant::now(), &mut actions);
+        carry_out(daemon, local, None, actions).await;
     }
 }

@@ -6,6 +6,7 @@
 //! applied, not behind it: the first reply then proves that the answer speaks of the same life.
 
 mod answer;
+mod probe;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,6 +36,10 @@ pub struct Tracker<M> {
     /// The request before failed.
     failing: bool,
     reconnected: bool,
+    /// The connection is there again, and nothing was compared since.
+    uncompared: bool,
+    /// After a reconnect the publisher's memory had nothing to compare; the next message decides.
+    unsure: bool,
     /// The publisher said that it has published nothing.
     empty: bool,
     /// The number of the message before, when it was dropped as a repeat.
@@ -63,6 +68,8 @@ impl<M> Tracker<M> {
             contradictions: 0,
             failing: false,
             reconnected: false,
+            uncompared: false,
+            unsure: false,
             empty: false,
             repeated: None,
             partial: None,
@@ -72,11 +79,14 @@ impl<M> Tracker<M> {
         }
     }
 
-    /// Begins with a replay of everything, where there is one and nothing came yet: call it once the
-    /// subscription is made, and whenever it is connected.
+    /// Begins with a replay of everything, where there is one and nothing came yet, and after a reconnect with a
+    /// comparison of the past: call it once the subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.last.is_none() && self.ask.is_none() {
             self.ask(false, now, out);
+        } else {
+            self.uncompared = self.reconnected;
+            self.compare_link(now, out);
         }
         self.tell(out);
     }
@@ -99,6 +109,7 @@ impl<M> Tracker<M> {
     pub fn live(&mut self, message: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
         let sequence = message.sequence;
         let reconnected = mem::take(&mut self.reconnected);
+        self.unsure = false;
         let highest = self.held.back().map(|held| held.sequence).or(self.last);
         if highest.is_some_and(|highest| sequence <= highest) {
             if self.known(sequence) == Some(message.content) {
@@ -160,6 +171,13 @@ impl<M> Tracker<M> {
         self.tell(out);
     }
 
+    /// What was applied is no longer kept: everything is new again, though the publisher may be the same.
+    pub fn forgotten(&mut self, out: &mut Vec<Action<M>>) {
+        self.forget(out);
+        self.repeated = None;
+        self.tell(out);
+    }
+
     /// Stops waiting: what is held is applied, with gaps.
     pub fn overflow(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         self.counts.overflows += 1;
@@ -174,6 +192,7 @@ impl<M> Tracker<M> {
             Some((reason, _)) => Trust::Partial(reason),
             None if initial || !self.held.is_empty() || self.verifying() => Trust::Replaying,
             None if self.behind.is_some() => Trust::Partial(Reason::Behind),
+            None if self.unsure => Trust::Partial(Reason::Unverified),
             None if self.last.is_none() && !self.empty => Trust::Connecting,
             None => Trust::Live,
         }
@@ -239,17 +258,22 @@ impl<M> Tracker<M> {
     }
 
     fn restart(&mut self, out: &mut Vec<Action<M>>) {
-        self.life += 1;
         self.counts.restarts += 1;
+        out.push(Action::Restart);
+        self.forget(out);
+    }
+
+    fn forget(&mut self, out: &mut Vec<Action<M>>) {
+        self.life += 1;
         self.last = None;
         self.heard = None;
         self.past.clear();
-        out.push(Action::Restart);
         out.extend(self.held.drain(..).map(|held| Action::Drop(held.message)));
         self.held_bytes = 0;
         self.ask = None;
         self.chain = 0;
         self.contradictions = 0;
+        self.unsure = false;
         self.empty = false;
         self.partial = None;
         self.behind = None;

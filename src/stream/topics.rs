@@ -75,8 +75,8 @@ impl<M> Topics<M> {
         }
     }
 
-    /// Asks for everything that was published, where there is a replay endpoint and nothing came yet: call it
-    /// once the subscription is made, and whenever it is connected.
+    /// Asks for everything that was published, where there is a replay endpoint and nothing came yet, or after a
+    /// reconnect for a comparison: call it once the subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.streams.is_empty() {
             self.streams.push(Stream::new(self.replay));
@@ -166,6 +166,13 @@ impl<M> Topics<M> {
     /// The connection was lost and came back.
     pub fn reconnected(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.tracker.reconnected());
+    }
+
+    /// What the streams brought is no longer kept.
+    pub fn forgotten(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        for index in 0..self.streams.len() {
+            self.on(index, now, out, |stream, out| stream.tracker.forgotten(out));
+        }
     }
 
     /// The batch at `place` of a stream cleared everything.

@@ -78,7 +78,8 @@ fn a_stream_says_what_became_of_its_events() {
     settle(&[&daemon], &[&engine]);
     let after = stream();
     for (key, value) in [
-        ("state", json!("live")),
+        ("state", json!("partial")),
+        ("reason", json!("not_entered")),
         ("last_sequence", json!(6)),
         ("messages", json!(7)),
         ("batches", json!(6)),
@@ -290,7 +291,8 @@ fn metrics_are_prometheus_text() {
     whole("kvatlas_stream_blocks", &engine, 2.0);
     whole("kvatlas_stream_stores_total", &engine, 1.0);
     whole("kvatlas_stream_blocks", &pool, 0.0);
-    whole("kvatlas_streams", &[("state", "live")], 1.0);
+    whole("kvatlas_streams", &[("state", "partial")], 1.0);
+    whole("kvatlas_streams_missing", &[("reason", "unread")], 1.0);
     whole("kvatlas_streams", &[("state", "connecting")], 1.0);
     whole("kvatlas_payloads_refused_total", &[("reason", "malformed")], 1.0);
     whole("kvatlas_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);

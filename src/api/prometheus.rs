@@ -9,6 +9,7 @@ use crate::limits::METRIC_STREAMS;
 use crate::metrics::Counter;
 use crate::reactor::Counters;
 use crate::stream::stats::{State, StreamStats, now_ms};
+use crate::stream::trust::Reason;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -123,6 +124,11 @@ pub fn metrics(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     for state in State::ALL {
         let count = listings.iter().filter(|listing| listing.stats.state().0 == state).count();
         let _ = writeln!(page, "kvatlas_streams{{state=\"{}\"}} {count}", state.name());
+    }
+    heading(&mut page, "streams_missing", "gauge", "Streams of which something is missing, by reason.");
+    for reason in Reason::ALL {
+        let count = listings.iter().filter(|listing| listing.stats.reason() == Some(reason)).count();
+        let _ = writeln!(page, "kvatlas_streams_missing{{reason=\"{}\"}} {count}", reason.name());
     }
     let labels: Vec<String> = listings.iter().take(METRIC_STREAMS).map(|listing| labels(listing)).collect();
     streams(&listings, &labels, &mut page);

@@ -9,6 +9,7 @@ use crate::http::{Request, response};
 use crate::limits::{GLOBAL_VIEW_MAPPINGS, GLOBAL_VIEW_MOST};
 use crate::metrics::Counter;
 use crate::stream::stats::{StreamStats, now_ms};
+use crate::stream::trust::Reason;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ fn stream(stats: &StreamStats) -> Value {
     let mut all = json!({
         "state": state.name(),
         "since": since,
+        "reason": stats.reason().map(Reason::name),
         "last_sequence": (stats.messages.get() > 0).then(|| stats.last_sequence.get()),
         "last_event_age_ms": age,
         "skipped": reasons(Skip::ALL.iter().map(|skip| (skip.name(), events.skipped[*skip as usize].get()))),

@@ -8,6 +8,7 @@ use crate::index::context::{ContextKey, Lora};
 use crate::index::hash::Path;
 use crate::index::shard::Shard;
 use crate::stream::stats::State;
+use crate::stream::trust::Reason;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 
@@ -32,6 +33,7 @@ impl Detail for Daemon {
                 "endpoint": listing.endpoint.as_str(),
                 "state": state.name(),
                 "since": since,
+                "reason": listing.stats.reason().map(Reason::name),
             });
             out.extend_from_slice(entry.to_string().as_bytes());
         }

@@ -171,6 +171,27 @@ impl<M> Tracker<M> {
         self.tell(out);
     }
 
+    /// Something of the batch at `place` is missing, or may be, though the batch came.
+    pub fn spoiled(&mut self, place: Place, why: Reason, out: &mut Vec<Action<M>>) {
+        if place.life == self.life {
+            self.mark(why, place.sequence);
+        }
+        self.tell(out);
+    }
+
+    /// What was applied was lost with what another stream brought: it comes again from a replay, or is missing.
+    pub fn swept(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        match self.last {
+            None => {}
+            Some(last) if self.replay.is_none() => self.mark(Reason::Swept, last),
+            Some(_) => {
+                self.forget(out);
+                self.begin(now, out);
+            }
+        }
+        self.tell(out);
+    }
+
     /// What was applied is no longer kept: everything is new again, though the publisher may be the same.
     pub fn forgotten(&mut self, out: &mut Vec<Action<M>>) {
         self.forget(out);

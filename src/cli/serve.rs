@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum as _, value_parser};
 
 use super::exit::{self, Failure};
 use super::log;
+use crate::api::register::wish_of;
 use crate::config::{ConfigError, ConfigFile, Driver, Listen, LogFormat, LogLevel, Settings};
 use crate::limits::{BUSY_POLL_US, REACTORS};
 
@@ -95,7 +96,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return super::report(&failure(&error)),
     };
-    let Loaded { settings, warnings, unknown } = loaded;
+    let Loaded { mut settings, warnings, unknown } = loaded;
     log::start(settings.log_level, settings.log_format);
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -104,6 +105,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         tracing::debug!("unknown key {key} in the settings file");
     }
     if args.check_config {
+        settings.publishers.retain(|publisher| {
+            let checked = wish_of(publisher);
+            if let Err(bad) = &checked {
+                tracing::error!(entry = publisher.name, "entry skipped: {bad}");
+            }
+            checked.is_ok()
+        });
         return print(&settings);
     }
     crate::serve::run(&settings)

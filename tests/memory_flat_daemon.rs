@@ -32,8 +32,9 @@ impl Case {
     }
 
     /// Past the publisher's own memory, which would grow.
-    fn send(&mut self, event: EngineEvent<'_>, stamp: u64) {
-        let batch = EngineBatch { stamp: Stamp::Integer(stamp), events: &[event], rank: Some(0) };
+    fn send(&mut self, event: &EngineEvent<'_>, stamp: u64) {
+        let batch =
+            EngineBatch { stamp: Stamp::Integer(stamp), events: std::slice::from_ref(event), rank: Some(0) };
         let payload = encode_batch(self.engine.family, &batch);
         let frames = vec![Vec::new(), self.next.to_be_bytes().to_vec(), payload];
         self.engine.publisher.raw(frames).unwrap();
@@ -73,8 +74,8 @@ fn a_million_blocks() {
         let tokens: Vec<u32> = (0..2 * BLOCKS).map(|token| round * 2 * BLOCKS + token).collect();
         let hashes = case.engine.hashes(&tokens);
         let stored = Stored { medium: Some("GPU"), ..Stored::plain(&hashes, None, &tokens, 2) };
-        case.send(EngineEvent::Stored(stored), 1);
-        case.send(EngineEvent::Removed(Removed::plain(&hashes, Some("GPU"))), 1);
+        case.send(&EngineEvent::Stored(stored), 1);
+        case.send(&EngineEvent::Removed(Removed::plain(&hashes, Some("GPU"))), 1);
         drop((tokens, hashes));
         case.note("blocks_removed", u64::from((round + 1) * BLOCKS), 0);
     }
@@ -90,7 +91,7 @@ fn a_thousand_restarts() {
         let hashes = case.engine.hashes(&tokens);
         let stored = Stored { medium: Some("GPU"), ..Stored::plain(&hashes, None, &tokens, 2) };
         case.next = 0;
-        case.send(EngineEvent::Stored(stored), u64::from(life));
+        case.send(&EngineEvent::Stored(stored), u64::from(life));
         case.note("batches", u64::from(life) + 1, 32);
         assert_eq!(case.counter("restarts"), u64::from(life));
     }

@@ -141,11 +141,12 @@ fn a_pool_of_which_no_key_is_understood_is_not_live() {
 fn store(engine: &Engine, topic: &[u8], sequence: u64, tokens: &[u32]) {
     let hashes = engine.hashes(tokens);
     let stored = Stored { medium: Some("GPU"), ..Stored::plain(&hashes, None, tokens, engine.block) };
-    send(engine, topic, sequence, EngineEvent::Stored(stored));
+    send(engine, topic, sequence, &EngineEvent::Stored(stored));
 }
 
-fn send(engine: &Engine, topic: &[u8], sequence: u64, event: EngineEvent<'_>) {
-    let batch = EngineBatch { stamp: Stamp::Seconds(1.0), events: &[event], rank: Some(0) };
+fn send(engine: &Engine, topic: &[u8], sequence: u64, event: &EngineEvent<'_>) {
+    let batch =
+        EngineBatch { stamp: Stamp::Seconds(1.0), events: std::slice::from_ref(event), rank: Some(0) };
     let payload = encode_batch(engine.family, &batch);
     let frames = vec![topic.to_vec(), sequence.to_be_bytes().to_vec(), payload];
     engine.publisher.raw(frames).unwrap();
@@ -178,7 +179,7 @@ fn a_topic_that_begins_anew_takes_what_the_other_brought_and_says_so() {
         store(&engine, b"two", 1, &[7, 8]);
         eventually("more of it", || matched(&[7, 8]) == 2);
         is("partial", json!("swept"));
-        send(&engine, b"two", 2, EngineEvent::Cleared(None));
+        send(&engine, b"two", 2, &EngineEvent::Cleared(None));
         is("live", json!(null));
     }
 }

@@ -277,10 +277,13 @@ fn a_repeat_after_a_reconnect_is_compared() {
     other.live([0]).is(Trust::Replaying, 0..4);
     other.replies([0, 101]).is(Trust::Replaying, []);
     other.replies([0, 101]).end().is(LIVE, [0, 101]);
-    // Without a replay endpoint nothing can be asked.
+    // Without a replay endpoint nothing can be asked: the first message that is new decides.
     let mut blind = Stream::new(false);
     blind.live(0..4).tracker.reconnected();
-    blind.live([3, 4]).is(LIVE, 0..5);
+    blind.live([2, 3]).is(partial(Reason::Unverified), 0..4);
+    blind.live([4]).is(LIVE, 0..5);
+    blind.tracker.reconnected();
+    blind.live([0, 101]).is(partial(Reason::TakenForRepeats), [101]);
 }
 
 /// Tells a stream that is at rest that its connection came back.

@@ -147,16 +147,13 @@ impl Local {
             self.topics.borrow_mut().reconnected();
         }
         self.link.set(Some(link));
-        match link {
-            Link::Down => {
-                self.lost.set(Some(Instant::now()));
-                stats.disconnects.add(1);
-                stats.fail("the connection was lost".to_owned());
-            }
-            _ => {
-                self.lost.set(None);
-                self.stale.set(false);
-            }
+        if link == Link::Down {
+            self.lost.set(Some(Instant::now()));
+            stats.disconnects.add(1);
+            stats.fail("the connection was lost".to_owned());
+        } else {
+            self.lost.set(None);
+            self.stale.set(false);
         }
         self.tell();
     }

@@ -38,7 +38,8 @@ pub struct Tracker<M> {
     reconnected: bool,
     /// The connection is there again, and nothing was compared since.
     uncompared: bool,
-    /// After a reconnect the publisher's memory had nothing to compare; the next message decides.
+    /// After a reconnect the publisher's memory had nothing to compare, or it only repeated itself and has no memory
+    /// to ask: it may be another life. The next message decides.
     unsure: bool,
     /// The publisher said that it has published nothing.
     empty: bool,
@@ -95,7 +96,7 @@ impl<M> Tracker<M> {
     /// way for almost all messages; the others go to [`Self::live`].
     pub fn advance(&mut self, sequence: u64, content: u64) -> bool {
         let quiet = self.held.is_empty() && !self.verifying() && self.behind.is_none();
-        let known = self.last.is_some() && self.heard.is_some() && !self.reconnected;
+        let known = self.last.is_some() && self.heard.is_some() && !self.reconnected && !self.unsure;
         if !quiet || !known || !self.follows(sequence) {
             return false;
         }
@@ -109,13 +110,14 @@ impl<M> Tracker<M> {
     pub fn live(&mut self, message: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
         let sequence = message.sequence;
         let reconnected = mem::take(&mut self.reconnected);
-        self.unsure = false;
+        let unsure = mem::take(&mut self.unsure);
         let highest = self.held.back().map(|held| held.sequence).or(self.last);
         if highest.is_some_and(|highest| sequence <= highest) {
             if self.known(sequence) == Some(message.content) {
                 self.counts.repeats += 1;
                 self.repeated = Some(sequence);
                 self.heard = self.heard.max(Some(sequence));
+                self.unsure = self.replay.is_none() && (reconnected || unsure);
                 out.push(Action::Drop(message.message));
                 if reconnected && self.replay.is_some() && self.last.is_some() {
                     // a repeat after a reconnect may as well be the beginning of a life that began alike

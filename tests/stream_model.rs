@@ -427,7 +427,7 @@ impl Simulation {
                 );
             }
             Trust::Partial(reason) => {
-                assert!(excused || !self.clean, "partial without a reason: {reason:?}")
+                assert!(excused || !self.clean, "partial without a reason: {reason:?}");
             }
             other => panic!("{other:?} at rest"),
         }

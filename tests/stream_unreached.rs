@@ -108,7 +108,7 @@ fn a_publisher_that_comes_at_last_is_heard() {
     let (daemon, address) = (Daemon::start(1), nobody());
     daemon.register(&registration(address));
     eventually("an attempt", || stream(&daemon, address)["connect_failed"].as_u64() >= Some(1));
-    let publisher = Publisher::bind(PublisherOptions::new(&format!("tcp://{address}"))).unwrap();
+    let publisher = Publisher::bind(PublisherOptions::new(format!("tcp://{address}"))).unwrap();
     assert!(publisher.wait_subscriber(LOST).unwrap());
     let engine = Engine { publisher, ..Engine::new(1, 2, 0) };
     join(&[&daemon], &[&engine as &dyn Source]);

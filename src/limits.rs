@@ -181,6 +181,8 @@ pub const DUMP_NAMES_PER_MAPPING: usize = 4;
 pub const STREAM_REVIVE_SECONDS: u64 = 10;
 /// The longest such time, seconds.
 pub const STREAM_REVIVE_MAX_SECONDS: u64 = 80;
+/// Contexts that are looked at to say why a query found nothing.
+pub const WHY_CONTEXTS: usize = 4096;
 /// Most mappings a context that `/global_view` dumps, whatever `limit` says.
 pub const GLOBAL_VIEW_MOST: usize = 100_000;
 /// Descriptors of one registration: libzmq's for a watched subscription and a replay, rounded up.

@@ -181,6 +181,8 @@ pub const DUMP_NAMES_PER_MAPPING: usize = 4;
 pub const STREAM_REVIVE_SECONDS: u64 = 10;
 /// The longest such time, seconds.
 pub const STREAM_REVIVE_MAX_SECONDS: u64 = 80;
+/// Contexts that are looked at to say why a query found nothing.
+pub const WHY_CONTEXTS: usize = 4096;
 /// Most mappings a context that `/global_view` dumps, whatever `limit` says.
 pub const GLOBAL_VIEW_MOST: usize = 100_000;
 /// Descriptors of one registration: libzmq's for a watched subscription and a replay, rounded up.
@@ -221,6 +223,8 @@ pub const COURIER_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const COURIER_THREAD_IDLE_SECONDS: u64 = 10;
 /// Stack of a thread of the courier, bytes.
 pub const COURIER_STACK_BYTES: usize = 256 * 1024;
+/// Longest time that a request may be given, seconds.
+pub const COURIER_TOTAL_SECONDS: u64 = 24 * 3600;
 /// Longest time to connect, seconds.
 pub const COURIER_CONNECT_SECONDS: u64 = 10;
 /// Largest body of an answer, bytes: a page of 5,000 entries with long names fits.
@@ -244,6 +248,8 @@ pub const VAULT_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const VAULT_BATCH: usize = 64;
 /// Pages of the vault that are kept in memory, bytes.
 pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// Keys of one change that are sorted together, bytes.
+pub const VAULT_RUN_BYTES: usize = 64 * 1024 * 1024;
 /// Longest model and salt of a pin together, bytes.
 pub const VAULT_SCOPE_BYTES: usize = 16 * 1024;
 /// Most keys that the fleet's books hold, stored or pinned; further ones are refused and counted.
@@ -295,3 +301,5 @@ pub const FLEET_STOP_MILLIS: u64 = 1000;
 pub const FLEET_NICE: u8 = 10;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
+
+const _: () = assert!(VAULT_RUN_BYTES + VAULT_SCOPE_BYTES < u32::MAX as usize);

@@ -4,7 +4,7 @@
 use kvatlas::fleet::form::{Events, EventsReader, Progress, Reject};
 use proptest::prelude::*;
 
-fn in_steps<'a>(mut reader: EventsReader<'a>, events: usize) -> (Result<Events<'a>, Reject>, usize) {
+fn in_steps(mut reader: EventsReader<'_>, events: usize) -> (Result<Events<'_>, Reject>, usize) {
     for steps in 1.. {
         if let Progress::Done(result) = reader.step(events) {
             return (result, steps);

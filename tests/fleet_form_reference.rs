@@ -167,7 +167,7 @@ fn answers_are_those_of_the_reference() {
         let answer = record["answer"].clone();
         match read(form, text("type"), &body) {
             Ok(value) if status == 200 && same(&value, &reference_value(form, answer.clone())) => {
-                accepted += 1
+                accepted += 1;
             }
             Ok(value) => wrong.push(format!("{form} {body}\n  read as {value}\n  not {status} {answer}")),
             Err(reject) if is_decided_otherwise(form, status, &reject) => decided += 1,

@@ -145,6 +145,23 @@ fn publishers_of_the_file_are_in_the_settings() {
 }
 
 #[test]
+fn an_entry_that_would_be_skipped_is_reported_and_left_out() {
+    let machine = Machine::new();
+    let entry = |endpoint: &str, replay: &str| json!({"endpoint": endpoint, "replay_endpoint": replay, "type": "vLLM", "modelname": "m", "block_size": 16});
+    let text = json!({"kvevent_instance": {
+        "good": entry("tcp://h:1", "tcp://h:2"), "wild": entry("tcp://*:1", ""), "odd": entry("tcp://h:1", "h:2")}});
+    let file = machine.write("c.json", &text.to_string());
+    let output = machine.run(&[], &["--config", &file]);
+    assert!(output.status.success());
+    let settings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(settings["publishers"].as_array().unwrap().len(), 1);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let line = |entry: &str| log.lines().find(|line| line.contains(entry)).unwrap_or_default().to_owned();
+    assert!(line("wild").contains("endpoint: ") && line("wild").contains("publisher binds"), "{log}");
+    assert!(line("odd").contains("replay_endpoint: "), "{log}");
+}
+
+#[test]
 fn a_file_that_was_asked_for_must_be_there() {
     let machine = Machine::new();
     let nowhere = machine.home.path().join("nowhere.json");

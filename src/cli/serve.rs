@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::coordinator::Durable;
 use super::exit::{self, Failure};
 use super::log;
+use crate::api::register::wish_of;
 use crate::config::{ConfigError, ConfigFile, Driver, Listen, LogFormat, LogLevel, Settings};
 use crate::fleet;
 use crate::fleet::settings::SettingsError;
@@ -110,7 +111,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return super::report(&failure(&error)),
     };
-    let Loaded { settings, mut warnings, unknown } = loaded;
+    let Loaded { mut settings, mut warnings, unknown } = loaded;
     let fleet = match args.fleet(settings.driver, &mut warnings) {
         Ok(fleet) => fleet,
         Err(error) => return super::report(&Failure::new(exit::SETTINGS, error.to_string())),
@@ -123,6 +124,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         tracing::debug!("unknown key {key} in the settings file");
     }
     if args.check_config {
+        settings.publishers.retain(|publisher| {
+            let checked = wish_of(publisher);
+            if let Err(bad) = &checked {
+                tracing::error!(entry = publisher.name, "entry skipped: {bad}");
+            }
+            checked.is_ok()
+        });
         return print(&settings, fleet.as_ref());
     }
     crate::serve::run(&settings, fleet.as_ref())

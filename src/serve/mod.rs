@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use self::fleet::Fleet;
 use self::signals::Signals;
-use crate::api::body::RegisterBody;
-use crate::api::register::{register_static, wish};
+use crate::api::register::{register_static, wish_of};
 use crate::cli::exit;
 use crate::config::{self, Listen, Settings, StaticPublisher};
 use crate::daemon::directory::{Directory, Readiness};
@@ -175,8 +174,7 @@ fn write_port_file(path: &Path, bound: &[Listen]) -> Result<(), Failed> {
 /// Enters the registrations of the settings file; a bad one is skipped with a message.
 fn register_all(publishers: &[StaticPublisher], reactors: &Reactors<Message>, directory: &Directory) {
     for publisher in publishers {
-        let body = serde_json::to_vec(publisher).unwrap_or_default();
-        match RegisterBody::parse(&body).and_then(wish) {
+        match wish_of(publisher) {
             Ok(wish) => {
                 if let Some((home, message)) = register_static(directory, wish)
                     && reactors.port.send(home, message).is_err()

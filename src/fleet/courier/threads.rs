@@ -11,7 +11,7 @@ use super::pool::Pool;
 use super::{Busy, Class, Failure, Order, Outcome};
 use crate::limits::{
     COURIER_DISPATCH_THREADS, COURIER_QUEUE, COURIER_QUEUE_BYTES, COURIER_RELAY_THREADS,
-    COURIER_RESYNC_THREADS, COURIER_STACK_BYTES, COURIER_THREAD_IDLE_SECONDS,
+    COURIER_RESYNC_THREADS, COURIER_STACK_BYTES, COURIER_THREAD_IDLE_SECONDS, COURIER_TOTAL_SECONDS,
 };
 
 /// What all threads share.
@@ -80,7 +80,7 @@ impl Shared {
                 Err(_) => return Err(Busy),
             }
         }
-        let deadline = Instant::now() + order.total;
+        let deadline = after(order.total);
         state.bytes += bytes;
         state.waiting.push_back(Waiting { order, deadline });
         drop(state);
@@ -101,7 +101,7 @@ impl Shared {
 
     pub(super) fn stop(&self, grace: Duration) -> bool {
         self.close();
-        let deadline = Instant::now() + grace;
+        let deadline = after(grace);
         // every lane is ended, whatever became of the one before
         let ended = self.lanes.each_ref().map(|lane| self.end(lane, deadline));
         ended.iter().all(|all| *all)
@@ -211,4 +211,9 @@ impl Order {
 
 fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
     on.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// When a time from now is over; a time without end is cut short, for the clock has one.
+fn after(time: Duration) -> Instant {
+    Instant::now() + time.min(Duration::from_secs(COURIER_TOTAL_SECONDS))
 }

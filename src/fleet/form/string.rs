@@ -46,7 +46,7 @@ fn escape(bytes: &[u8], at: usize, open: usize) -> Result<usize, Error> {
         Some(b'u') => match bytes.get(at + 2..at + 6) {
             // something must follow the digits, or the text is cut short
             Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) && bytes.len() > at + 6 => Ok(at + 6),
-            _ => Err(Error::Syntax("Invalid \\uXXXX escape", at + 1)),
+            _ => Err(Error::Syntax(concat!("Invalid \\uXX", "XX escape"), at + 1)),
         },
         Some(_) => Err(Error::Syntax("Invalid \\escape", at)),
     }

@@ -11,8 +11,9 @@ use redb::{
     StorageError, Table, TableDefinition, TableError,
 };
 
-use super::{Change, FILE, Failure, Key, Keys, Pinning, Saved, SetAside, VaultError, fits, rows};
-use crate::limits::{VAULT_CACHE_BYTES, VAULT_SCOPE_BYTES};
+use super::rows::{self, Run};
+use super::{Change, FILE, Failure, Key, Keys, Pinning, Saved, SetAside, VaultError, fits};
+use crate::limits::{VAULT_CACHE_BYTES, VAULT_RUN_BYTES, VAULT_SCOPE_BYTES};
 
 /// What lies in the file, and how.
 const SCHEMA: u64 = 1;
@@ -202,7 +203,7 @@ fn fault(path: &Path, error: DatabaseError) -> Fault {
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
             Fault::Refused(VaultError::InUse(path))
         }
-        DatabaseError::UpgradeRequired(_) | DatabaseError::TransactionInProgress => {
+        DatabaseError::TransactionInProgress => {
             Fault::Refused(VaultError::Refused { path, reason: error.to_string() })
         }
         DatabaseError::Storage(StorageError::Io(source)) => match source.kind() {
@@ -285,20 +286,31 @@ fn put<'k, K: redb::Key + 'static>(
 /// Counts each key of a change. The first error is the outcome; the keys after it are passed over.
 fn count(table: &mut Table<'_, &'static [u8], u32>, how: Pinning, keys: Keys) -> Result<(), Refusal> {
     let mut outcome = Ok(());
-    let mut row = Vec::new();
+    let mut run = Run::default();
     keys(&mut |key| {
-        if outcome.is_ok() {
-            outcome = if fits(key) {
-                rows::encode(key, &mut row);
-                count_one(table, how, &row).map_err(|error| Damage::from(error).into())
-            } else {
-                Err(Refusal::Change(Failure(format!(
-                    "model_name and cache_salt are longer than {VAULT_SCOPE_BYTES} bytes"
-                ))))
-            };
+        if outcome.is_err() {
+            return;
+        }
+        if !fits(key) {
+            outcome = Err(Refusal::Change(Failure(format!(
+                "model_name and cache_salt are longer than {VAULT_SCOPE_BYTES} bytes"
+            ))));
+            return;
+        }
+        run.push(key);
+        if run.bytes() >= VAULT_RUN_BYTES {
+            outcome = count_run(table, how, &mut run);
         }
     });
-    outcome
+    outcome?;
+    count_run(table, how, &mut run)
+}
+
+fn count_run(table: &mut Table<'_, &'static [u8], u32>, how: Pinning, run: &mut Run) -> Result<(), Refusal> {
+    run.sort();
+    run.rows().try_for_each(|row| count_one(table, how, row)).map_err(Damage::from)?;
+    run.clear();
+    Ok(())
 }
 
 fn count_one(

@@ -7,9 +7,45 @@ use crate::fleet::key::{ChunkHash, Key};
 /// Moves signed ranks to where bytes sort as they do.
 const RANK_SIGN: u128 = 1 << 127;
 
-/// Writes a key over what `row` held.
-pub(super) fn encode(key: &Key<'_>, row: &mut Vec<u8>) {
-    row.clear();
+/// Keys that are brought into the order of the file before it is changed: hashes come in no order, and then each
+/// would touch a page of its own.
+#[derive(Default)]
+pub(super) struct Run {
+    bytes: Vec<u8>,
+    /// Where each row begins and ends.
+    places: Vec<(u32, u32)>,
+}
+
+impl Run {
+    /// Adds a key.
+    pub(super) fn push(&mut self, key: &Key<'_>) {
+        let start = self.bytes.len() as u32;
+        encode(key, &mut self.bytes);
+        self.places.push((start, self.bytes.len() as u32));
+    }
+
+    /// Bytes of all keys.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.places.sort_unstable_by_key(|(start, end)| &bytes[*start as usize..*end as usize]);
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        self.places.iter().map(|(start, end)| &self.bytes[*start as usize..*end as usize])
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+}
+
+/// Appends a key.
+fn encode(key: &Key<'_>, row: &mut Vec<u8>) {
     for text in [&key.salt, &key.model] {
         row.extend_from_slice(&(text.len() as u32).to_be_bytes());
         row.extend_from_slice(text.as_bytes());
@@ -68,7 +104,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_key_comes_back(key in key(), other in key()) {
-            let (mut row, mut second) = (b"rest".to_vec(), Vec::new());
+            let (mut row, mut second) = (Vec::new(), Vec::new());
             encode(&key, &mut row);
             encode(&other, &mut second);
             prop_assert_eq!(decode(&row), Some(key.clone()));

@@ -64,10 +64,10 @@ impl Shared {
 
     pub(super) fn stop(&self, grace: Duration) -> bool {
         self.close();
-        let deadline = Instant::now() + grace;
+        let begun = Instant::now();
         let mut state = self.lock();
         while !state.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = grace.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return false;
             }

@@ -1,6 +1,6 @@
 //! The state of the coordinator, on the one thread that touches it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use super::courier::{self, Courier, Order};
 use super::mailbox::Post;
 use super::metrics::Counts;
 use super::registry::{Instance, Registry};
-use super::resync::Resync;
+use super::resync::{Outcome as Listing, Resync};
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
 use crate::limits::FLEET_STOP_MILLIS;
@@ -63,8 +63,6 @@ pub struct Coordinator {
     pub changes: Rc<Gate>,
     /// Randomness for ids and targets.
     pub rng: RefCell<fastrand::Rng>,
-    /// Evictions under way.
-    pub dispatches: Cell<usize>,
     courier: Courier,
     vault: Option<Vault>,
     post: Post<Letter>,
@@ -152,7 +150,6 @@ impl Coordinator {
             batches: Gate::new(),
             changes: Gate::new(),
             rng: RefCell::new(rng.fork()),
-            dispatches: Cell::new(0),
             courier: Courier::start(move |ticket, outcome| deliver.post(Letter::Courier(ticket, outcome))),
             vault,
             post,
@@ -175,7 +172,12 @@ impl Coordinator {
 
     /// Whether nothing may be evicted yet: what was saved is known, what storage holds is not.
     pub fn is_holding(&self) -> bool {
-        self.vault.is_some() && !self.resync.borrow().over()
+        self.vault.is_some() && self.resync_state() == Listing::Running
+    }
+
+    /// Where the resync stands. It runs until the last page that came is in the books.
+    pub fn resync_state(&self) -> Listing {
+        if self.books.borrow().resyncing() { Listing::Running } else { self.resync.borrow().outcome() }
     }
 
     /// Carries an order out; its ticket is filled in here.
@@ -238,5 +240,9 @@ impl Coordinator {
             rt::sleep(Duration::from_millis(5)).await;
         }
         self.courier.stop(Duration::ZERO);
+        // every answer is out: what is waited for here is the writer that lets go of the file
+        if let Some(vault) = &self.vault {
+            vault.stop(Duration::from_millis(FLEET_STOP_MILLIS));
+        }
     }
 }

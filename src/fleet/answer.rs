@@ -64,7 +64,10 @@ mod tests {
 
     #[test]
     fn wanted_fields_are_picked() {
-        assert_eq!(read(200, r#" {"z": [{}], "a": 1, "b": {"c": null}} "#).unwrap(), r#"{"a":1,"b":{"c":null}}"#);
+        assert_eq!(
+            read(200, r#" {"z": [{}], "a": 1, "b": {"c": null}} "#).unwrap(),
+            r#"{"a":1,"b":{"c":null}}"#
+        );
         assert_eq!(read(202, r#"{"a": 1, "\u0061": null}"#).unwrap(), r#"{"a":null}"#);
         assert_eq!(read(299, "{}").unwrap(), "{}");
     }

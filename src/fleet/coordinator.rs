@@ -1,6 +1,6 @@
 //! The state of the coordinator, on the one thread that touches it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -69,6 +69,8 @@ pub struct Coordinator {
     sent: Rc<Tickets<courier::Outcome>>,
     written: Rc<Tickets<Result<(), vault::Failure>>>,
     started: Instant,
+    /// When to have stopped; known on the way down.
+    stop_by: Cell<Option<Instant>>,
 }
 
 /// Why the coordinator cannot start.
@@ -156,6 +158,7 @@ impl Coordinator {
             sent: Tickets::new(),
             written: Tickets::new(),
             started: Instant::now(),
+            stop_by: Cell::new(None),
             settings,
         })
     }
@@ -232,10 +235,16 @@ impl Coordinator {
         }
     }
 
-    /// Lets dispatches under way end, for a moment.
+    /// Notes when the way down begins: what is waited for on it shares one deadline.
+    pub(super) async fn note_stop(self: Rc<Self>) {
+        self.seat.stopping.wait().await;
+        self.stop_by.set(Some(Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS)));
+    }
+
+    /// Lets dispatches under way end, for what is left of a moment.
     pub(super) async fn finish(&self) {
         self.courier.close();
-        let deadline = Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS);
+        let deadline = self.stop_by.get().unwrap_or_else(Instant::now);
         while self.courier.under_way(courier::Class::Dispatch) > 0 && Instant::now() < deadline {
             rt::sleep(Duration::from_millis(5)).await;
         }

@@ -60,8 +60,11 @@ pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Rep
         return unknown(id, reply);
     };
     fleet.counts.prefetches.add(1);
-    let answer =
-        fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(|answer| object(&answer, SUBMITTED));
+    let answer = fleet
+        .send(order)
+        .await
+        .map_err(|failure| failure.to_string())
+        .and_then(|answer| object(&answer, SUBMITTED));
     match answer.as_ref().map_err(String::clone).and_then(|answer| submitted(id, answer)) {
         Ok(submitted) => reply.ok(&submitted),
         Err(reason) => failed(fleet, &format!("prefetch submit to {}", python_repr(id)), &reason, reply),
@@ -165,8 +168,11 @@ async fn delete_some(
     let body = serde_json::to_vec(deletion).map_err(|error| error.to_string())?;
     let order =
         order(fleet, id, Method::Delete, &["objects"], Some(body)).ok_or("it is not registered any more")?;
-    let answer =
-        fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(|answer| object(&answer, DELETED))?;
+    let answer = fleet
+        .send(order)
+        .await
+        .map_err(|failure| failure.to_string())
+        .and_then(|answer| object(&answer, DELETED))?;
     if answer.get("ok") == Some(&Value::Bool(false)) {
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
         return Err(format!("it could not delete: {error}"));

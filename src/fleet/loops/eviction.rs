@@ -100,11 +100,7 @@ fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
 }
 
 /// Sends one batch after the other, with others that do the same: bodies are written when they can go out.
-async fn deliver_all(
-    fleet: Rc<Coordinator>,
-    target: Rc<Target>,
-    batches: Rc<RefCell<vec::IntoIter<Batch>>>,
-) {
+async fn deliver_all(fleet: Rc<Coordinator>, target: Rc<Target>, batches: Rc<RefCell<vec::IntoIter<Batch>>>) {
     loop {
         let next = batches.borrow_mut().next();
         let Some(mut batch) = next else { return };

@@ -1,0 +1,94 @@
+//! Set-up: evictions that succeed, fail and go unreported, and salts without end.
+//! Claim: the numbers of `/metrics` are those that the servers saw; salts have a bounded number of lines.
+
+#[path = "support/coordinator.rs"]
+mod coordinator;
+#[path = "support/evictions.rs"]
+mod evictions;
+#[path = "support/mp_server.rs"]
+mod mp_server;
+
+use coordinator::{Fleet, eventually, store};
+use evictions::{known, numbers, objects, quota, sweeping, sweeps};
+use kvatlas::fleet::settings::Settings;
+use kvatlas::limits::FLEET_METRIC_SALTS;
+use mp_server::{Manner, MpServer};
+use serde_json::json;
+
+#[test]
+fn evictions_are_counted_as_the_servers_saw_them() {
+    let fleet = Fleet::start(sweeping());
+    let (good, bad) = (MpServer::start(), MpServer::start());
+    bad.behave(Manner::Status(500));
+    good.join(fleet.address(), "good");
+    bad.join(fleet.address(), "bad");
+    good.store(&objects(0..100, 100));
+    known(&fleet, 10_000);
+    quota(&fleet, "s", 5000);
+    eventually("usage is below the quota", || fleet.usage("s") < 5000);
+    eventually("all are answered", || fleet.metric("eviction_keys_in_flight") == 0.0);
+    sweeps(&fleet, 3);
+    let keys = |server: &MpServer| server.seen().iter().map(|seen| numbers(seen).len()).sum::<usize>() as f64;
+    let count = |name: &str| fleet.metric(&format!("eviction_{name}_total"));
+    assert_eq!(count("keys_answered"), keys(&good));
+    assert_eq!(count("keys_failed"), keys(&bad));
+    assert_eq!(count("keys_sent"), keys(&good) + keys(&bad));
+    assert_eq!(count("keys_planned"), count("keys_sent"), "nobody pinned or deleted them on the way");
+    assert_eq!(count("keys_confirmed"), 100.0 - good.objects().len() as f64);
+    assert_eq!(count("requests"), (good.seen().len() + bad.seen().len()) as f64);
+    assert_eq!(count("requests_failed"), bad.seen().len() as f64);
+    assert_eq!(fleet.metric("usage_bytes"), good.bytes() as f64);
+    assert_eq!(fleet.metric("keys"), good.objects().len() as f64);
+    assert_eq!(fleet.metric("salt_usage_bytes{salt=\"s\"}"), good.bytes() as f64);
+    assert_eq!(fleet.metric("salt_limit_bytes{salt=\"s\"}"), 5000.0);
+    assert_eq!(fleet.metric("instances"), 2.0);
+}
+
+#[test]
+fn salts_have_a_bounded_number_of_lines() {
+    let fleet = Fleet::start(Settings { eviction_check_interval: 0.0, ..sweeping() });
+    let salts = FLEET_METRIC_SALTS as u64 + 50;
+    let events: Vec<_> = (0..salts).map(|salt| store(1, &format!("salt {salt}"), salt + 1)).collect();
+    fleet.report(&json!(events));
+    let page = fleet.get("/metrics");
+    let lines =
+        page.text().lines().filter(|line| line.starts_with("kvatlas_fleet_salt_usage_bytes{")).count();
+    assert_eq!(lines, FLEET_METRIC_SALTS);
+    assert_eq!(fleet.metric(&format!("salt_usage_bytes{{salt=\"salt {}\"}}", salts - 1)), salts as f64);
+    assert_eq!(fleet.metric("salts_unlisted"), 50.0);
+    assert_eq!(fleet.metric("salts_unlisted_bytes"), (50 * 51 / 2) as f64);
+    fleet.report(&json!([store(1, "quote \" slash \\ line \n end", 1 << 40)]));
+    assert_eq!(
+        fleet.metric("salt_usage_bytes{salt=\"quote \\\" slash \\\\ line \\n end\"}"),
+        (1u64 << 40) as f64
+    );
+}
+
+#[test]
+fn batches_are_counted_with_their_gaps() {
+    let fleet = Fleet::start(Settings { eviction_check_interval: 0.0, ..sweeping() });
+    for seq in [1, 2, 5, 5, 6] {
+        let body = json!({"instance_id": "x", "seq": seq, "events": []});
+        assert_eq!(fleet.post("/quota/events", &body).status, 200);
+    }
+    assert_eq!(fleet.metric("event_batches_total"), 5.0);
+    assert_eq!(fleet.metric("event_batches_missing_total"), 2.0);
+    assert_eq!(fleet.metric("event_batches_repeated_total"), 1.0);
+    assert_eq!(fleet.post("/quota/events", &json!({"instance_id": "x", "seq": 0, "events": []})).status, 422);
+    assert_eq!(fleet.metric("event_batches_refused_total"), 1.0);
+}
+
+#[test]
+fn a_server_that_falls_silent_is_counted() {
+    let settings = Settings { health_check_interval: 0.02, instance_timeout: 0.1, ..sweeping() };
+    let fleet = Fleet::start(settings);
+    let server = MpServer::start();
+    server.join(fleet.address(), "a");
+    eventually("it is dropped", || fleet.metric("instances_reaped_total") == 1.0);
+    assert_eq!(fleet.metric("instances"), 0.0);
+    assert_eq!(server.heartbeat(), Some(404));
+    assert_eq!(fleet.metric("heartbeats_unknown_total"), 1.0);
+    server.join(fleet.address(), "a");
+    eventually("it is dropped again", || fleet.metric("instances_reaped_total") == 2.0);
+    assert_eq!(fleet.metric("deregistrations_total"), 0.0);
+}

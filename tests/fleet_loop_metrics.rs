@@ -57,11 +57,15 @@ fn salts_have_a_bounded_number_of_lines() {
     assert_eq!(fleet.metric(&format!("salt_usage_bytes{{salt=\"salt {}\"}}", salts - 1)), salts as f64);
     assert_eq!(fleet.metric("salts_unlisted"), 50.0);
     assert_eq!(fleet.metric("salts_unlisted_bytes"), (50 * 51 / 2) as f64);
-    fleet.report(&json!([store(1, "quote \" slash \\ line \n end", 1 << 40)]));
-    assert_eq!(
-        fleet.metric("salt_usage_bytes{salt=\"quote \\\" slash \\\\ line \\n end\"}"),
-        (1u64 << 40) as f64
-    );
+}
+
+#[test]
+fn labels_are_escaped() {
+    let fleet = Fleet::start(Settings { eviction_check_interval: 0.0, ..sweeping() });
+    // salts in a path may be anything
+    quota(&fleet, "a%22b%5Cc%0Ad", 7);
+    assert_eq!(fleet.metric(r#"salt_limit_bytes{salt="a\"b\\c\nd"}"#), 7.0);
+    assert_eq!(fleet.metric(r#"salt_usage_bytes{salt="a\"b\\c\nd"}"#), 0.0);
 }
 
 #[test]

@@ -115,7 +115,10 @@ fn other_ranks_of_a_chunk_go_along() {
     assert_eq!(server.objects(), [left, vec![other_group]].concat(), "whole chunks, and no other group");
     let seen = server.seen();
     let sent = deletes(&seen).into_iter().map(|seen| seen.json()["keys"].as_array().unwrap().len());
-    assert!(sent.clone().count() > 0 && sent.clone().all(|keys| keys == 8), "in one sweep, beyond its target");
+    assert!(
+        sent.clone().count() > 0 && sent.clone().all(|keys| keys == 8),
+        "in one sweep, beyond its target"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod mp_server;
 use std::time::Duration;
 
 use coordinator::{Fleet, eventually};
-use evictions::{known, objects, quota, sweeping, sweeps, victims};
+use evictions::{count, known, objects, quota, sweeping, sweeps, victims};
 use kvatlas::fleet::settings::Settings;
 use mp_server::{Manner, MpServer, Object};
 
@@ -34,7 +34,7 @@ fn keys_of_an_unanswered_delete_are_not_sent_again() {
     sweeps(&fleet, 20);
     assert_eq!(victims(&server), [[0, 1]], "800 of 900 bytes are left when these go");
     assert_eq!(fleet.usage("s"), 1000, "nothing is reported");
-    assert_eq!(fleet.metric("eviction_keys_in_flight"), 2.0);
+    assert_eq!(count(&fleet, "eviction_keys_in_flight"), 2);
     // over the quota without them, too: of fifteen keys three may go, and two are on their way
     server.store(&objects(10..15, 100));
     eventually("another is sent", || victims(&server).len() > 1);
@@ -82,17 +82,17 @@ fn eight_answers_without_an_event_begin_pauses_that_an_event_or_a_registration_e
         let before = sent();
         // pauses are of 1, 2, 4 … intervals
         eventually("six pauses are over", || sent() >= before + 14);
-        eventually("it is in the seventh", || fleet.metric("eviction_keys_backed_off") == 1.0);
+        eventually("it is in the seventh", || count(&fleet, "eviction_keys_backed_off") == 1);
         let paused = sent();
         sweeps(&fleet, 3);
         assert_eq!(sent(), paused, "the pause is of 64 intervals");
-        let events = || fleet.metric("lookup_events_total") + fleet.metric("registrations_total");
-        let (heard, swept) = (events(), fleet.metric("eviction_sweeps_total"));
+        let events = || count(&fleet, "lookup_events_total") + count(&fleet, "registrations_total");
+        let (heard, swept) = (events(), count(&fleet, "eviction_sweeps_total"));
         end();
         eventually("the coordinator hears of it", || events() > heard);
         eventually("it is sent again", || sent() > paused);
-        let swept = fleet.metric("eviction_sweeps_total") - swept;
-        assert!(swept <= 20.0, "only after {swept} sweeps");
+        let swept = count(&fleet, "eviction_sweeps_total") - swept;
+        assert!(swept <= 20, "only after {swept} sweeps");
     }
-    assert!(fleet.metric("eviction_back_offs_total") >= 14.0);
+    assert!(count(&fleet, "eviction_back_offs_total") >= 14);
 }

@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use coordinator::{Fleet, LOST, eventually, quiet, store};
-use evictions::{deletes, objects, quota};
+use evictions::{count, deletes, objects, quota};
 use kvatlas::fleet::settings::Settings;
 use mp_server::{Manner, MpServer, Object};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn register(fleet: &Fleet, id: &str, port: u16) {
 }
 
 fn is(fleet: &Fleet, state: &str) -> bool {
-    fleet.metric(&format!("resync{{state=\"{state}\"}}")) == 1.0
+    count(fleet, &format!("resync{{state=\"{state}\"}}")) == 1
 }
 
 fn over(fleet: &Fleet, state: &str) {
@@ -117,7 +117,7 @@ fn everything_listed_is_known_and_is_evicted_in_that_order() {
         ]
     );
     assert!(server.seen().iter().all(|seen| seen.method == "GET" && seen.body.is_empty()));
-    assert_eq!(fleet.metric("resync_keys_listed_total"), 5.0);
+    assert_eq!(count(&fleet, "resync_keys_listed_total"), 5);
     quota(&fleet, "s", 250);
     eventually("the oldest of the listing go", || fleet.usage("s") == 200);
     assert_eq!(server.objects(), [3, 4].map(|number| Object::numbered(number, "m", "s")));
@@ -137,7 +137,7 @@ fn tokens_come_back_as_they_were_given() {
     assert_eq!(puppet.asked(), "/cache/objects?page_size=2&page_token=", "an empty one goes on");
     puppet.answer(200, &[entry(2, 4)], &Value::Null);
     over(&fleet, "done");
-    assert_eq!((fleet.usage("s"), fleet.metric("resync_pages")), (7, 4.0));
+    assert_eq!((fleet.usage("s"), count(&fleet, "resync_pages")), (7, 4));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_page_that_fails_keeps_those_before_it_and_another_server_is_asked() {
         "the first page of one, all of the other; its sizes are the later ones"
     );
     assert_eq!(targets(&other)[0], "/cache/objects?page_size=2", "from the beginning");
-    assert_eq!(fleet.metric("resync_instances_tried"), 2.0);
+    assert_eq!(count(&fleet, "resync_instances_tried"), 2);
     assert!(puppet.asked.try_recv().is_err(), "nobody is asked again");
 }
 
@@ -174,7 +174,7 @@ fn each_server_is_tried_once_and_a_later_one_may_still_succeed() {
         server.join(fleet.address(), &format!("bad {}", server.port()));
         server
     });
-    eventually("all are tried", || fleet.metric("resync_instances_tried") == 3.0);
+    eventually("all are tried", || count(&fleet, "resync_instances_tried") == 3);
     assert!(is(&fleet, "running"));
     // a new registration of the same server is no new server
     bad[0].join(fleet.address(), &format!("bad {}", bad[0].port()));
@@ -219,7 +219,7 @@ fn bad_entries_are_skipped() {
     puppet.answer(200, &entries, &Value::Null);
     over(&fleet, "done");
     assert_eq!(fleet.usage("s"), 21);
-    assert_eq!(fleet.metric("resync_entries_skipped"), 12.0);
+    assert_eq!(count(&fleet, "resync_entries_skipped"), 12);
 }
 
 #[test]
@@ -264,16 +264,16 @@ fn events_that_come_meanwhile_win() {
     puppet.answer(200, &[entry(4, 1000), entry(5, 1)], &Value::Null);
     over(&fleet, "done");
     assert_eq!(fleet.usage("s"), 97);
-    assert_eq!(fleet.metric("resync_keys_overruled_total"), 5.0);
+    assert_eq!(count(&fleet, "resync_keys_overruled_total"), 5);
     // afterwards nothing of it is left: what is stored again is stored
     fleet.report(&json!([store(4, "s", 2)]));
     assert_eq!(fleet.usage("s"), 99);
     // and listed keys are older than those that events named: 5 goes first
     quota(&fleet, "s", 99);
     assert_eq!(puppet.asked(), "/cache/objects");
-    assert_eq!(fleet.metric("eviction_keys_in_flight"), 1.0);
+    assert_eq!(count(&fleet, "eviction_keys_in_flight"), 1);
     fleet.report(&json!([coordinator::event("delete", 5, "s", 0)]));
-    assert_eq!((fleet.usage("s"), fleet.metric("eviction_keys_confirmed_total")), (98, 1.0));
+    assert_eq!((fleet.usage("s"), count(&fleet, "eviction_keys_confirmed_total")), (98, 1));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn with_nobody_there_it_is_given_up() {
     server.join(fleet.address(), "late");
     fleet.report(&json!([store(9, "s", 1)]));
     assert!(server.seen().is_empty(), "nobody is asked any more");
-    assert_eq!((fleet.usage("s"), fleet.metric("resync_instances_tried")), (1, 0.0));
+    assert_eq!((fleet.usage("s"), count(&fleet, "resync_instances_tried")), (1, 0));
 }
 
 #[test]
@@ -319,10 +319,10 @@ fn nothing_is_evicted_before_it_is_over_where_quotas_were_kept() {
     puppet.answer(200, &[entry(10, 100)], &json!("T1"));
     puppet.asked();
     eventually("the page is known", || fleet.usage("s") == 1100);
-    assert_eq!(fleet.metric("eviction_keys_planned_total"), 0.0);
-    assert_eq!(fleet.metric("eviction_sweeps_total"), 0.0);
+    assert_eq!(count(&fleet, "eviction_keys_planned_total"), 0);
+    assert_eq!(count(&fleet, "eviction_sweeps_total"), 0);
     puppet.answer(200, &[], &Value::Null);
-    eventually("then it is", || fleet.metric("eviction_keys_planned_total") >= 11.0);
+    eventually("then it is", || count(&fleet, "eviction_keys_planned_total") >= 11);
     // given up is over as well
     let fleet = {
         fleet.stop();

@@ -46,10 +46,15 @@ pub fn victims(server: &MpServer) -> Vec<Vec<u64>> {
     deletes(&server.seen()).into_iter().map(numbers).collect()
 }
 
+/// A whole number of `/metrics`.
+pub fn count(fleet: &Fleet, line: &str) -> u64 {
+    fleet.metric(line) as u64
+}
+
 /// Waits until `more` further sweeps are over.
-pub fn sweeps(fleet: &Fleet, more: u32) {
-    let end = fleet.metric("eviction_sweeps_total") + f64::from(more);
-    eventually("further sweeps", || fleet.metric("eviction_sweeps_total") >= end);
+pub fn sweeps(fleet: &Fleet, more: u64) {
+    let end = count(fleet, "eviction_sweeps_total") + more;
+    eventually("further sweeps", || count(fleet, "eviction_sweeps_total") >= end);
 }
 
 /// Waits until the coordinator knows of so many bytes under salt `s`.

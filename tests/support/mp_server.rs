@@ -302,7 +302,7 @@ impl MpServer {
             thread::spawn(move || {
                 for events in batches {
                     let Some(inner) = inner.upgrade() else { return };
-                    flush(&inner, events);
+                    flush(&inner, &events);
                 }
             });
         }
@@ -364,7 +364,7 @@ fn event(kind: &str, object: &Object, bytes: u64) -> Value {
 }
 
 /// Reports one batch, as the real one does: whatever goes wrong, it is not sent again.
-fn flush(inner: &Inner, events: Vec<Value>) {
+fn flush(inner: &Inner, events: &[Value]) {
     let (coordinator, body) = {
         let mut state = inner.lock();
         let Some(Member { coordinator, instance_id }) = state.member.clone() else { return };

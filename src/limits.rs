@@ -299,6 +299,8 @@ pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
 pub const FLEET_STOP_MILLIS: u64 = 1000;
 /// How far the coordinator stands back behind the reactors of the index in the same process.
 pub const FLEET_NICE: u8 = 10;
+/// DELETEs of one sweep that are under way at a time: as many as the courier gives one server.
+pub const FLEET_BATCHES_AT_ONCE: usize = 8;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
 

@@ -13,7 +13,7 @@ use super::courier::{self, Courier, Order};
 use super::mailbox::Post;
 use super::metrics::Counts;
 use super::registry::{Instance, Registry};
-use super::resync::Resync;
+use super::resync::{Outcome as Listing, Resync};
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
 use crate::http::Request;
@@ -67,8 +67,6 @@ pub struct Coordinator {
     pub changes: Rc<Gate>,
     /// Randomness for ids and targets.
     pub rng: RefCell<fastrand::Rng>,
-    /// Evictions under way.
-    pub dispatches: Cell<usize>,
     courier: Courier,
     vault: Option<Vault>,
     post: Post<Letter>,
@@ -78,6 +76,8 @@ pub struct Coordinator {
     reading: Rc<Gate>,
     read: Rc<Tickets<()>>,
     started: Instant,
+    /// When to have stopped; known on the way down.
+    stop_by: Cell<Option<Instant>>,
 }
 
 /// Why the coordinator cannot start.
@@ -159,7 +159,6 @@ impl Coordinator {
             batches: Gate::new(),
             changes: Gate::new(),
             rng: RefCell::new(rng.fork()),
-            dispatches: Cell::new(0),
             courier: Courier::start(move |ticket, outcome| deliver.post(Letter::Courier(ticket, outcome))),
             vault,
             post,
@@ -168,6 +167,7 @@ impl Coordinator {
             reading: Gate::new(),
             read: Tickets::new(),
             started: Instant::now(),
+            stop_by: Cell::new(None),
             settings,
         })
     }
@@ -184,7 +184,12 @@ impl Coordinator {
 
     /// Whether nothing may be evicted yet: what was saved is known, what storage holds is not.
     pub fn is_holding(&self) -> bool {
-        self.vault.is_some() && !self.resync.borrow().over()
+        self.vault.is_some() && self.resync_state() == Listing::Running
+    }
+
+    /// Where the resync stands. It runs until the last page that came is in the books.
+    pub fn resync_state(&self) -> Listing {
+        if self.books.borrow().resyncing() { Listing::Running } else { self.resync.borrow().outcome() }
     }
 
     /// Carries an order out; its ticket is filled in here.
@@ -272,13 +277,23 @@ impl Coordinator {
         }
     }
 
-    /// Lets dispatches under way end, for a moment.
+    /// Notes when the way down begins: what is waited for on it shares one deadline.
+    pub(super) async fn note_stop(self: Rc<Self>) {
+        self.seat.stopping.wait().await;
+        self.stop_by.set(Some(Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS)));
+    }
+
+    /// Lets dispatches under way end, for what is left of a moment.
     pub(super) async fn finish(&self) {
         self.courier.close();
-        let deadline = Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS);
+        let deadline = self.stop_by.get().unwrap_or_else(Instant::now);
         while self.courier.under_way(courier::Class::Dispatch) > 0 && Instant::now() < deadline {
             rt::sleep(Duration::from_millis(5)).await;
         }
         self.courier.stop(Duration::ZERO);
+        // every answer is out: what is waited for here is the writer that lets go of the file
+        if let Some(vault) = &self.vault {
+            vault.stop(Duration::from_millis(FLEET_STOP_MILLIS));
+        }
     }
 }

@@ -176,7 +176,7 @@ fn resync(fleet: &Coordinator, page: &mut String) {
     let resync = fleet.resync.borrow();
     heading(page, "resync", "gauge", "1 for the state that the startup resync is in.");
     for outcome in [Outcome::Running, Outcome::Done, Outcome::GaveUp, Outcome::Disabled] {
-        let is = u8::from(outcome == resync.outcome());
+        let is = u8::from(outcome == fleet.resync_state());
         let _ = writeln!(page, "kvatlas_fleet_resync{{state=\"{}\"}} {is}", outcome.name());
     }
     let tally = resync.tally();

@@ -26,6 +26,7 @@ impl Service for Coordinator {
     fn started(self: &Rc<Self>) {
         let background = &self.seat.ingest;
         background.spawn(self.clone().carry_mail());
+        background.spawn(self.clone().note_stop());
         background.spawn(loops::health(self.clone()));
         background.spawn(loops::eviction(self.clone()));
         background.spawn(loops::resync(self.clone()));

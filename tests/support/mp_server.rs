@@ -2,7 +2,7 @@
 //! that are slow, broken or hostile.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -85,6 +85,8 @@ struct State {
     /// In the order in which they were stored.
     objects: BTreeMap<u64, (Object, u64)>,
     places: HashMap<Object, u64>,
+    /// What no DELETE deletes, though it is answered as if all were well.
+    undeletable: HashSet<Object>,
     next: u64,
     /// Polls that are still answered by `pending`, by request; none once it was told to be completed.
     prefetches: HashMap<String, Option<u32>>,
@@ -260,6 +262,11 @@ impl MpServer {
         }
         let events = objects.iter().map(|(object, bytes)| event("store", object, *bytes)).collect();
         state.report(events);
+    }
+
+    /// From now on this object cannot be deleted, and nobody is told.
+    pub fn hold_on_to(&self, object: &Object) {
+        self.inner.lock().undeletable.insert(object.clone());
     }
 
     /// Reports that an object was looked up.
@@ -654,6 +661,7 @@ impl State {
             }
             Manner::NeverDelete => {}
             _ => {
+                objects.retain(|object| !self.undeletable.contains(object));
                 for object in &objects {
                     if let Some(place) = self.places.remove(object) {
                         self.objects.remove(&place);

@@ -1,13 +1,16 @@
 //! Eviction: after every pause a sweep over the salts that are over their limit, its victims sent to one instance.
 
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::vec;
 
 use serde_json::Value;
 
+use crate::fleet::answer::object;
 use crate::fleet::books::{Batch, Outcome, Plan, Planner, Rules};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{self, Class, Method, Order};
-use crate::limits::{COST_LOOKUP, FLEET_STEP, FLEET_UPSTREAM_TIME};
+use crate::limits::{COST_LOOKUP, FLEET_BATCHES_AT_ONCE, FLEET_STEP, FLEET_UPSTREAM_TIME};
 use crate::rt::sleep;
 
 /// Where and as whom a sweep's victims are deleted.
@@ -68,7 +71,7 @@ fn report(plan: &Plan, what: &'static str) {
     }
 }
 
-/// Sends all batches to the instance whose turn it is, at once; answers come in their own time.
+/// Sends all batches to the instance whose turn it is, several at a time; answers come in their own time.
 fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
     let target = {
         let mut registry = fleet.registry.borrow_mut();
@@ -84,24 +87,37 @@ fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
         fleet.counts.unsent.add(plan.keys() as u64);
         let mut books = fleet.books.borrow_mut();
         for batch in &plan.batches {
-            books.answered(batch, Outcome::Failed, fleet.now());
+            books.answered(batch, Outcome::Unsent, fleet.now());
         }
         return;
     };
     let target = Rc::new(target);
-    for batch in plan.batches {
-        fleet.seat.ingest.spawn(deliver(fleet.clone(), target.clone(), batch));
+    let lanes = plan.batches.len().min(FLEET_BATCHES_AT_ONCE);
+    let batches = Rc::new(RefCell::new(plan.batches.into_iter()));
+    for _ in 0..lanes {
+        fleet.seat.ingest.spawn(deliver_all(fleet.clone(), target.clone(), batches.clone()));
     }
 }
 
-async fn deliver(fleet: Rc<Coordinator>, target: Rc<Target>, mut batch: Batch) {
-    let mut body = Vec::new();
-    let keys = fleet.books.borrow_mut().write_batch(&mut batch, &mut body);
-    fleet.seat.ingest.spend(keys as u32 * COST_LOOKUP).await;
-    if keys == 0 {
-        fleet.books.borrow_mut().answered(&batch, Outcome::Failed, fleet.now());
-        return;
+/// Sends one batch after the other, with others that do the same: bodies are written when they can go out.
+async fn deliver_all(fleet: Rc<Coordinator>, target: Rc<Target>, batches: Rc<RefCell<vec::IntoIter<Batch>>>) {
+    loop {
+        let next = batches.borrow_mut().next();
+        let Some(mut batch) = next else { return };
+        let mut body = Vec::new();
+        let keys = fleet.books.borrow_mut().write_batch(&mut batch, &mut body);
+        fleet.seat.ingest.spend(keys as u32 * COST_LOOKUP).await;
+        if keys > 0 {
+            let outcome = deliver(&fleet, &target, keys, body).await;
+            fleet.books.borrow_mut().answered(&batch, outcome, fleet.now());
+        }
+        if fleet.seat.stopping.is_set() {
+            return;
+        }
     }
+}
+
+async fn deliver(fleet: &Coordinator, target: &Target, keys: usize, body: Vec<u8>) -> Outcome {
     let order = Order {
         ticket: 0,
         method: Method::Delete,
@@ -114,29 +130,25 @@ async fn deliver(fleet: Rc<Coordinator>, target: Rc<Target>, mut batch: Batch) {
         total: FLEET_UPSTREAM_TIME,
     };
     fleet.counts.deletes_sent.add(1);
-    let failure = failure(fleet.send(order).await);
-    let outcome = if failure.is_none() { Outcome::Ok } else { Outcome::Failed };
-    if let Some(reason) = &failure {
-        fleet.counts.deletes_failed.add(1);
-        tracing::warn!(instance = target.id, keys, reason, "a DELETE failed; its keys are planned again");
-    }
-    fleet.books.borrow_mut().answered(&batch, outcome, fleet.now());
-    fleet.registry.borrow_mut().reported(&target.id, failure.is_none());
+    let judged = judge(fleet.send(order).await);
+    fleet.registry.borrow_mut().reported(&target.id, judged.is_ok());
+    let Err(reason) = judged else { return Outcome::Ok };
+    fleet.counts.deletes_failed.add(1);
+    tracing::warn!(instance = target.id, keys, reason, "a DELETE failed; its keys are planned again");
+    Outcome::Failed
 }
 
-/// Why a DELETE did not do what it should; a 2xx did, unless its body says `"ok": false`.
-fn failure(outcome: courier::Outcome) -> Option<String> {
-    let reply = match outcome {
-        Ok(reply) => reply,
-        Err(failure) => return Some(failure.to_string()),
-    };
+/// Whether a DELETE did what it should: a 2xx did, unless its body says `"ok": false`.
+fn judge(outcome: courier::Outcome) -> Result<(), String> {
+    let reply = outcome.map_err(|failure| failure.to_string())?;
     if !(200..300).contains(&reply.status) {
-        return Some(format!("it answered {}", reply.status));
+        return Err(format!("it answered {}", reply.status));
     }
-    let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    // a body that says nothing says nothing against it
+    let answer = object(&reply, &["ok", "error"]).unwrap_or_default();
     if answer.get("ok") == Some(&Value::Bool(false)) {
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
-        return Some(format!("it could not delete: {error}"));
+        return Err(format!("it could not delete: {error}"));
     }
-    None
+    Ok(())
 }

@@ -7,6 +7,7 @@ mod oracle;
 mod queries;
 mod record;
 mod report;
+mod service;
 mod structures;
 mod texts;
 mod trace;
@@ -32,6 +33,51 @@ struct Arguments {
 enum Command {
     /// Our shard and the peer's structures: queries, stores, removals, bytes, answers
     Structures(Structures),
+    /// Our daemon and the peer's service as processes: ingest over ZMQ, queries over HTTP
+    EndToEnd(EndToEnd),
+}
+
+/// How figures are taken and kept.
+#[derive(clap::Args)]
+struct Taking {
+    /// Measurements of each figure; medians are told
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Append the figures to a CSV of the day in this folder
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+}
+
+impl Taking {
+    /// Prints the table and appends to the record.
+    fn tell(&self, name: &str, origin: &Origin, names: &[&str], rows: &[Row]) -> Result<(), String> {
+        let Origin { date, commit, machine, load } = origin;
+        println!("{date}, commit {commit}, {machine}, load {load}, medians of {}\n", self.rounds);
+        print!("{}", report::table(names, rows));
+        if let Some(folder) = &self.record {
+            let figures: Vec<_> = rows.iter().flat_map(|row| row.figures(names)).collect();
+            record::append(folder, name, origin, &figures).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+struct EndToEnd {
+    /// Our binary
+    #[arg(long, value_name = "PATH")]
+    kvatlas: PathBuf,
+    /// The peer's, built with the feature `service` [default: peer-service beside this binary]
+    #[arg(long, value_name = "PATH")]
+    peer: Option<PathBuf>,
+    /// Threads of the peer that apply events
+    #[arg(long, default_value_t = 2)]
+    peer_threads: usize,
+    #[command(flatten)]
+    taking: Taking,
 }
 
 #[derive(clap::Args)]
@@ -45,54 +91,66 @@ struct Structures {
     /// Blocks that all caches of the trace's fleet can hold together
     #[arg(long, default_value_t = 1 << 19)]
     capacity: usize,
-    /// Measurements of each figure; medians are told
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Everything random follows from it
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Only these workloads
     #[arg(long, value_delimiter = ',', default_value = "troubles,synthetic,query,trace")]
     only: Vec<String>,
-    /// Append the figures to a CSV of the day in this folder
-    #[arg(long, value_name = "FOLDER")]
-    record: Option<PathBuf>,
+    /// Only these structures beside ours; a name that is none leaves ours alone, for a profile [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    beside: Vec<String>,
+    #[command(flatten)]
+    taking: Taking,
+}
+
+impl Structures {
+    /// Whether a structure takes part; ours always does.
+    fn beside(&self, kind: Kind) -> bool {
+        kind == Kind::Ours || self.beside.is_empty() || self.beside.iter().any(|name| name == kind.name())
+    }
 }
 
 fn structures(arguments: &Structures) -> Result<(), String> {
     let origin = Origin::here();
-    let kinds = Kind::ALL;
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| arguments.beside(*kind)).collect();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let taking = &arguments.taking;
     let wanted = |name: &str| arguments.only.iter().any(|only| only == name);
     let mut rows: Vec<Row> = Vec::new();
     if wanted("troubles") {
-        rows.extend(measure::troubles(&kinds, arguments.seed));
+        rows.extend(measure::troubles(&kinds, taking.seed));
     }
     if wanted("synthetic") {
-        rows.extend(measure::synthetic(&kinds, arguments.rounds, arguments.seed, Size::FULL));
+        rows.extend(measure::synthetic(&kinds, taking.rounds, taking.seed, Size::FULL));
     }
     if wanted("query") {
-        rows.extend(queries::queries(&kinds, arguments.rounds, arguments.seed));
+        rows.extend(queries::queries(&kinds, taking.rounds, taking.seed));
     }
     if let Some(file) = arguments.trace.as_ref().filter(|_| wanted("trace")) {
         for workers in [16, 64] {
             let capacity = arguments.capacity / workers;
-            let load = Load { workers, capacity, requests: arguments.requests, seed: arguments.seed };
-            rows.extend(measure::traced(&kinds, arguments.rounds, file, load)?);
+            let load = Load { workers, capacity, requests: arguments.requests, seed: taking.seed };
+            rows.extend(measure::traced(&kinds, taking.rounds, file, load)?);
         }
     }
-    let Origin { date, commit, machine, load } = &origin;
-    println!("{date}, commit {commit}, {machine}, load {load}, medians of {}\n", arguments.rounds);
-    print!("{}", report::table(&kinds, &rows));
-    if let Some(folder) = &arguments.record {
-        let figures: Vec<_> = rows.iter().flat_map(|row| row.figures(&kinds)).collect();
-        record::append(folder, "structures", &origin, &figures).map_err(|error| error.to_string())?;
-    }
-    Ok(())
+    taking.tell("structures", &origin, &names, &rows)
+}
+
+fn end_to_end(arguments: &EndToEnd) -> Result<(), String> {
+    let origin = Origin::here();
+    let beside = || std::env::current_exe().map(|own| own.with_file_name("peer-service"));
+    let peer = match &arguments.peer {
+        Some(peer) => peer.clone(),
+        None => beside().map_err(|error| error.to_string())?,
+    };
+    let Taking { rounds, seed, .. } = arguments.taking;
+    let plan = service::Plan::new(arguments.kvatlas.clone(), peer, arguments.peer_threads, rounds, seed);
+    let rows = service::end_to_end(&plan)?;
+    arguments.taking.tell("end-to-end", &origin, &service::NAMES, &rows)
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Structures(arguments) => structures(&arguments),
+        Command::EndToEnd(arguments) => end_to_end(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ use crate::report::{Better, Goal, Row};
 use crate::structures::{Events, Form, Kind, Question, Structure};
 use crate::texts::{Node, Random, Texts};
 use crate::workload::{Op, STEP, Workload, side_by_side, stores};
+use std::convert::Infallible;
 use std::time::Duration;
 
 /// Blocks of the texts asked for.
@@ -162,10 +163,10 @@ pub fn queries(kinds: &[Kind], rounds: usize, seed: u64) -> Vec<Row> {
                 (MEASURED.as_nanos() / once.as_nanos().max(1)).clamp(1, 1 << 20) as usize
             })
             .collect();
-        let [figures] = in_turn(rounds, kinds, |kind| {
+        let Ok([figures]) = in_turn(rounds, kinds, |kind| {
             let at = kinds.iter().position(|other| *other == kind).expect("one of them");
             let taken = structures[at].time(&questions, case.form, times[at]);
-            [taken.as_secs_f64() * 1e6 / (times[at] * questions.len()) as f64]
+            Ok::<_, Infallible>([taken.as_secs_f64() * 1e6 / (times[at] * questions.len()) as f64])
         });
         let row = Row::new("query", &case.name, "us", Better::Less, figures).with_wrong(wrong);
         rows.push(match case.goal {

@@ -1,7 +1,6 @@
 //! The table: figures of all structures side by side, the ratio to the best peer, and the goal.
 
 use crate::record::Figure;
-use crate::structures::Kind;
 use std::fmt::Write as _;
 
 /// Which way a figure is better.
@@ -18,8 +17,8 @@ pub enum Better {
 pub enum Goal {
     /// So many times better than the best peer.
     Ratio(f64),
-    /// So many times better than this peer.
-    RatioTo(Kind, f64),
+    /// So many times better than the structure of this name.
+    RatioTo(&'static str, f64),
     /// Below this figure.
     Below(f64),
     /// Nothing at all.
@@ -71,13 +70,13 @@ impl Row {
     }
 
     /// What of the goal is written, and whether it is met.
-    fn judged(&self, kinds: &[Kind]) -> (String, Option<bool>) {
+    fn judged(&self, names: &[&str]) -> (String, Option<bool>) {
         match self.goal {
             None => (String::new(), None),
             Some(Goal::Ratio(goal)) => (format!("{goal}x"), self.ratio().map(|ratio| ratio >= goal)),
             Some(Goal::RatioTo(peer, goal)) => {
-                let at = kinds.iter().position(|kind| *kind == peer);
-                (format!("{goal}x of compressed"), at.map(|at| self.times(self.figures[at]) >= goal))
+                let at = names.iter().position(|name| *name == peer);
+                (format!("{goal}x of that"), at.map(|at| self.times(self.figures[at]) >= goal))
             }
             Some(Goal::Zero) => ("0".into(), Some(self.figures[0] <= 0.0)),
             Some(Goal::Below(most)) => (format!("< {most}"), Some(self.figures[0] < most)),
@@ -85,12 +84,12 @@ impl Row {
     }
 
     /// As records, one a structure.
-    pub fn figures(&self, kinds: &[Kind]) -> Vec<Figure> {
-        let each = kinds.iter().zip(&self.figures).enumerate();
-        each.map(|(at, (kind, value))| Figure {
+    pub fn figures(&self, names: &[&str]) -> Vec<Figure> {
+        let each = names.iter().zip(&self.figures).enumerate();
+        each.map(|(at, (name, value))| Figure {
             workload: self.workload.clone(),
             case: self.case.clone(),
-            whose: kind.name().into(),
+            whose: (*name).into(),
             value: *value,
             unit: self.unit,
             wrong: self.wrong.as_ref().map(|wrong| wrong[at]),
@@ -131,17 +130,17 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// The whole table.
-pub fn table(kinds: &[Kind], rows: &[Row]) -> String {
+pub fn table(names: &[&str], rows: &[Row]) -> String {
     let heads = ["workload", "case", "unit"].into_iter().map(String::from);
-    let names = kinds.iter().map(|kind| kind.name().to_owned());
+    let whose = names.iter().map(|name| (*name).to_owned());
     let tails = ["times better", "goal", "met"].into_iter().map(String::from);
-    let mut cells = vec![heads.chain(names).chain(tails).collect::<Vec<_>>()];
+    let mut cells = vec![heads.chain(whose).chain(tails).collect::<Vec<_>>()];
     for row in rows {
         let figure = |(at, value): (usize, &f64)| match &row.wrong {
             Some(wrong) if wrong[at].0 > 0 => format!("{} ({}/{} wrong)", short(*value), wrong[at].0, wrong[at].1),
             _ => short(*value),
         };
-        let (goal, met) = row.judged(kinds);
+        let (goal, met) = row.judged(names);
         let ratio = row.ratio().filter(|ratio| ratio.is_finite()).map_or(String::new(), short);
         let met = met.map_or("", |met| if met { "yes" } else { "NO" });
         let mut line = vec![row.workload.clone(), row.case.clone(), row.unit.to_owned()];
@@ -158,17 +157,17 @@ mod tests {
 
     #[test]
     fn the_best_peer_decides_and_wrong_answers_are_told() {
-        let kinds = [Kind::Ours, Kind::Radix, Kind::Compressed];
+        let names = ["ours", "one", "other"];
         let faster = Row::new("w", "c", "us", Better::Less, vec![2.0, 30.0, 20.0]);
         assert_eq!(faster.ratio(), Some(10.0));
         let more = Row::new("w", "c", "M", Better::More, vec![6.0, 3.0, 1.0]).with_goal(Goal::Ratio(5.0));
         assert_eq!(more.ratio(), Some(2.0));
-        assert_eq!(more.judged(&kinds).1, Some(false));
+        assert_eq!(more.judged(&names).1, Some(false));
         let against = Row::new("w", "c", "B", Better::Less, vec![10.0, 20.0, 70.0]);
-        let against = against.with_goal(Goal::RatioTo(Kind::Compressed, 6.0));
-        assert_eq!(against.judged(&kinds).1, Some(true));
+        let against = against.with_goal(Goal::RatioTo("other", 6.0));
+        assert_eq!(against.judged(&names).1, Some(true));
         let wrong = faster.with_wrong(vec![(0, 9), (4, 9), (0, 9)]);
-        let text = table(&kinds, &[wrong]);
+        let text = table(&names, &[wrong]);
         assert!(text.contains("30.0 (4/9 wrong)") && text.contains("| 2.00 "), "{text}");
     }
 }

@@ -122,7 +122,7 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Ours, Self::Radix, Self::Compressed, Self::Positional];
 
     /// Its name in tables and records.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Ours => "kvatlas",
             Self::Radix => "RadixTree",

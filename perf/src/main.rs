@@ -2,6 +2,7 @@
 
 mod clock;
 mod counting;
+mod growth;
 mod measure;
 mod oracle;
 mod queries;
@@ -76,6 +77,9 @@ struct EndToEnd {
     /// Threads of the peer that apply events
     #[arg(long, default_value_t = 2)]
     peer_threads: usize,
+    /// Also ask us with binary tokens
+    #[arg(long)]
+    binary: bool,
     #[command(flatten)]
     taking: Taking,
 }
@@ -94,6 +98,9 @@ struct Structures {
     /// Only these workloads
     #[arg(long, value_delimiter = ',', default_value = "troubles,synthetic,query,trace")]
     only: Vec<String>,
+    /// Blocks that the workload `growth` stores; ours alone, and only when named
+    #[arg(long, default_value_t = 50_000_000)]
+    grow_to: usize,
     /// Only these structures beside ours; a name that is none leaves ours alone, for a profile [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     beside: Vec<String>,
@@ -131,6 +138,13 @@ fn structures(arguments: &Structures) -> Result<(), String> {
             rows.extend(measure::traced(&kinds, taking.rounds, file, load)?);
         }
     }
+    if wanted("growth") {
+        let rows = growth::growth(taking.seed, arguments.grow_to);
+        taking.tell("growth", &origin, &[Kind::Ours.name()], &rows)?;
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
     taking.tell("structures", &origin, &names, &rows)
 }
 
@@ -142,7 +156,9 @@ fn end_to_end(arguments: &EndToEnd) -> Result<(), String> {
         None => beside().map_err(|error| error.to_string())?,
     };
     let Taking { rounds, seed, .. } = arguments.taking;
-    let plan = service::Plan::new(arguments.kvatlas.clone(), peer, arguments.peer_threads, rounds, seed);
+    let ours = arguments.kvatlas.clone();
+    let binaries = service::Binaries { ours, peer, peer_threads: arguments.peer_threads };
+    let plan = service::Plan { binaries, rounds, seed, binary: arguments.binary };
     let rows = service::end_to_end(&plan)?;
     arguments.taking.tell("end-to-end", &origin, &service::NAMES, &rows)
 }

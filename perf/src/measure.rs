@@ -178,7 +178,8 @@ pub fn traced(kinds: &[Kind], rounds: usize, file: &Path, load: Load) -> Result<
     Ok(vec![
         row("store and remove, decoded events", applied).with_goal(Goal::Ratio(3.0)),
         row("store and remove, from msgpack", heard),
-        Row::new(&name, after, "B", Better::Less, kept.clone()).with_goal(Goal::RatioTo(Kind::Compressed.name(), 6.0)),
-        Row::new(&name, "the same, in bytes", "B", Better::Less, kept).with_goal(Goal::Below(24.0)),
+        Row::new(&name, after, "B", Better::Less, kept.clone())
+            .with_goal(Goal::RatioTo(Kind::Compressed.name(), 6.0)),
+        Row::new(&name, "the same, against a fixed goal", "B", Better::Less, kept).with_goal(Goal::Below(24.0)),
     ])
 }

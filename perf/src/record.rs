@@ -70,7 +70,11 @@ pub struct Figure {
 pub const COLUMNS: &str = "date,commit,machine,load,workload,case,structure,value,unit,wrong,answers";
 
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// Lines of CSV, without the names of the columns.
@@ -82,9 +86,9 @@ pub fn lines(origin: &Origin, figures: &[Figure]) -> String {
         cells.extend([quoted(&figure.workload), quoted(&figure.case), quoted(&figure.whose)]);
         cells.push(format!("{:.4}", figure.value));
         cells.push(quoted(figure.unit));
-        let (wrong, answers) = figure.wrong.map_or((String::new(), String::new()), |(wrong, of)| {
-            (wrong.to_string(), of.to_string())
-        });
+        let (wrong, answers) = figure
+            .wrong
+            .map_or((String::new(), String::new()), |(wrong, of)| (wrong.to_string(), of.to_string()));
         cells.extend([wrong, answers]);
         let _ = writeln!(text, "{}", cells.join(","));
     }
@@ -123,10 +127,11 @@ mod tests {
             unit: "us",
             wrong,
         };
-        let folder = tempfile::tempdir().unwrap();
-        append(folder.path(), "peers", &origin, &[figure(None)]).unwrap();
-        append(folder.path(), "peers", &origin, &[figure(Some((1, 9)))]).unwrap();
-        let text = fs::read_to_string(folder.path().join("2026-01-02-peers.csv")).unwrap();
+        let folder = std::env::temp_dir().join(format!("kvatlas-perf-record-{}", std::process::id()));
+        append(&folder, "peers", &origin, &[figure(None)]).unwrap();
+        append(&folder, "peers", &origin, &[figure(Some((1, 9)))]).unwrap();
+        let text = fs::read_to_string(folder.join("2026-01-02-peers.csv")).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
         let rows: Vec<&str> = text.lines().collect();
         let machine = "\"2 cores \"\"X\"\", Linux\"";
         assert_eq!(rows[0], COLUMNS);

@@ -137,7 +137,9 @@ pub fn table(names: &[&str], rows: &[Row]) -> String {
     let mut cells = vec![heads.chain(whose).chain(tails).collect::<Vec<_>>()];
     for row in rows {
         let figure = |(at, value): (usize, &f64)| match &row.wrong {
-            Some(wrong) if wrong[at].0 > 0 => format!("{} ({}/{} wrong)", short(*value), wrong[at].0, wrong[at].1),
+            Some(wrong) if wrong[at].0 > 0 => {
+                format!("{} ({}/{} wrong)", short(*value), wrong[at].0, wrong[at].1)
+            }
             _ => short(*value),
         };
         let (goal, met) = row.judged(names);

@@ -218,9 +218,9 @@ pub fn troubled(seed: u64, steps: usize, troubles: &[Trouble]) -> Workload {
 fn end_of(texts: &Texts, held: &Oracle, worker: usize, known: &[Vec<Node>], text: &[Node]) -> Vec<Op> {
     let needed = |node: Node| {
         let others = known.iter().flatten();
-        others.filter(|other| texts.parent(**other) == Some(node)).any(|other| {
-            held.holds(worker, *other) && !text.contains(other)
-        })
+        others
+            .filter(|other| texts.parent(**other) == Some(node))
+            .any(|other| held.holds(worker, *other) && !text.contains(other))
     };
     let ends = text.iter().rev().filter(|node| held.holds(worker, **node));
     let nodes: Vec<Node> = ends.take_while(|node| !needed(**node)).copied().collect();

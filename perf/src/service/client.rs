@@ -30,6 +30,23 @@ impl Answer {
     }
 }
 
+/// What is posted.
+pub struct Posted {
+    /// Path and query.
+    pub path: &'static str,
+    /// Content type.
+    pub kind: &'static str,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Posted {
+    /// JSON.
+    pub fn json(path: &'static str, body: String) -> Self {
+        Self { path, kind: "application/json", body: body.into_bytes() }
+    }
+}
+
 /// One connection.
 pub struct Client {
     reader: BufReader<TcpStream>,
@@ -58,15 +75,16 @@ impl Client {
         self.ask().map_err(|error| error.to_string())
     }
 
-    /// `POST` of JSON.
+    /// `POST`.
     ///
     /// # Errors
     /// The connection broke.
-    pub fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer, String> {
+    pub fn post(&mut self, posted: &Posted) -> Result<Answer, String> {
         self.request.clear();
+        let Posted { path, kind, body } = posted;
+        let length = body.len();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
         );
         self.request.extend(head.bytes());
         self.request.extend(body);
@@ -104,13 +122,13 @@ impl Client {
 ///
 /// # Errors
 /// A connection broke, or an answer was none.
-pub fn hammer(port: u16, connections: usize, body: &[u8], times: usize) -> Result<Vec<Duration>, String> {
+pub fn hammer(port: u16, connections: usize, posted: &Posted, times: usize) -> Result<Vec<Duration>, String> {
     let one = || {
         let mut client = Client::connect(port)?;
         let mut taken = Vec::with_capacity(times);
         for _ in 0..times {
             let start = Instant::now();
-            let answer = client.post("/query", body)?;
+            let answer = client.post(posted)?;
             taken.push(start.elapsed());
             if answer.status != 200 {
                 return Err(answer.text());

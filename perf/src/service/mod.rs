@@ -9,10 +9,9 @@ use crate::report::{Better, Goal, Row};
 use crate::structures::{Payload, ours};
 use crate::texts::{BLOCK, Node, Texts};
 use crate::workload::{self, Op, Size, stores};
-use client::{Client, hammer};
+use client::{Client, Posted, hammer};
 use publisher::{Paced, Publisher};
 use server::{Server, Side};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +29,8 @@ const INGEST_TEXTS: usize = 24 << 10;
 const BACKGROUND: (usize, usize) = (40_000, workload::STEP);
 /// (blocks of the prompt, requests of one measurement, goal of CPU a request).
 const PROMPTS: [(usize, usize, f64); 3] = [(64, 1600, 5.0), (512, 480, 6.0), (4096, 160, 7.0)];
+/// The longest of them.
+const LONGEST: usize = 4096;
 /// Workers that hold the prompts.
 const HOLDERS: usize = 8;
 
@@ -41,13 +42,8 @@ pub struct Plan {
     pub rounds: usize,
     /// Everything random follows from it.
     pub seed: u64,
-}
-
-impl Plan {
-    /// A plan for these binaries.
-    pub fn new(ours: PathBuf, peer: PathBuf, peer_threads: usize, rounds: usize, seed: u64) -> Self {
-        Self { binaries: Binaries { ours, peer, peer_threads }, rounds, seed }
-    }
+    /// Also ask us in binary.
+    pub binary: bool,
 }
 
 /// A server with its publishers, all subscribed.
@@ -78,13 +74,17 @@ impl Fleet {
         for (prompt, holders) in prompts {
             let body = self.server.question(prompt);
             loop {
-                let answer = client.post("/query", &body)?;
+                let answer = client.post(&body)?;
                 if answer.matched(prompt.len()) == *holders {
                     break;
                 }
                 if since.elapsed() > PATIENCE {
                     let side = self.server.side;
-                    return Err(format!("{side:?}: not applied in time: {} {}", answer.status, answer.text()));
+                    return Err(format!(
+                        "{side:?}: not applied in time: {} {}",
+                        answer.status,
+                        answer.text()
+                    ));
                 }
                 std::thread::sleep(LOOK);
             }
@@ -168,7 +168,8 @@ fn ingest(plan: &Plan, workers: usize) -> Result<Vec<Row>, String> {
 struct Asked {
     fleet: Fleet,
     background: Option<Publisher>,
-    bodies: Vec<Vec<u8>>,
+    questions: Vec<Posted>,
+    binary: Vec<Posted>,
 }
 
 fn asked(side: Side, plan: &Plan, texts: &Texts, held: &[Vec<Node>]) -> Result<Asked, String> {
@@ -181,8 +182,9 @@ fn asked(side: Side, plan: &Plan, texts: &Texts, held: &[Vec<Node>]) -> Result<A
     }
     let prompts: Vec<_> = held.iter().map(|text| (texts.tokens(text), HOLDERS)).collect();
     fleet.applied(&prompts)?;
-    let bodies = prompts.iter().map(|(prompt, _)| fleet.server.question(prompt)).collect();
-    Ok(Asked { fleet, background, bodies })
+    let questions = prompts.iter().map(|(prompt, _)| fleet.server.question(prompt)).collect();
+    let binary = prompts.iter().map(|(prompt, _)| fleet.server.binary_question(prompt)).collect();
+    Ok(Asked { fleet, background, questions, binary })
 }
 
 fn percentile(sorted: &[Duration], part: f64) -> f64 {
@@ -204,17 +206,17 @@ fn queries(plan: &Plan) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for (at, (blocks, requests, goal)) in PROMPTS.into_iter().enumerate() {
         for connections in [1, 16] {
-            let mut cell = |busy: bool| {
+            let mut cell = |busy: bool, binary: bool| {
                 in_turn(plan.rounds, &[0, 1], |side: usize| {
                     let asked = &mut sides[side];
                     let publisher = if busy { asked.background.take() } else { None };
                     let rate = BACKGROUND.0 / BACKGROUND.1;
                     let paced = publisher.map(|publisher| Paced::start(publisher, background.clone(), rate));
+                    let posted = if binary { &asked.binary[at] } else { &asked.questions[at] };
                     let server = &asked.fleet.server;
-                    hammer(server.port, connections, &asked.bodies[at], 4)?;
+                    hammer(server.port, connections, posted, 4)?;
                     let cpu = server.cpu();
-                    let mut taken =
-                        hammer(server.port, connections, &asked.bodies[at], requests / connections)?;
+                    let mut taken = hammer(server.port, connections, posted, requests / connections)?;
                     let cpu = (server.cpu() - cpu).as_secs_f64() * 1e6 / taken.len() as f64;
                     if let Some(paced) = paced {
                         asked.background = Some(paced.stop()?);
@@ -223,8 +225,9 @@ fn queries(plan: &Plan) -> Result<Vec<Row>, String> {
                     Ok::<_, String>([percentile(&taken, 0.5), percentile(&taken, 0.99), cpu])
                 })
             };
-            let [idle_half, idle_most, idle_cpu] = cell(false)?;
-            let [busy_half, busy_most, _] = cell(true)?;
+            let [idle_half, idle_most, idle_cpu] = cell(false, false)?;
+            let [busy_half, busy_most, _] = cell(true, false)?;
+            let binary = if plan.binary { Some(cell(false, true)?) } else { None };
             let name = format!("/query, {}k tokens, {connections} connections", blocks * BLOCK / 1024);
             let growth = busy_most.iter().zip(&idle_most).map(|(busy, idle)| busy / idle).collect();
             let row = |case: &str, figures| Row::new(&name, case, "us", Better::Less, figures);
@@ -233,6 +236,11 @@ fn queries(plan: &Plan) -> Result<Vec<Row>, String> {
             rows.push(row("p99, idle", idle_most));
             rows.push(row("p50, 40 k blocks/s", busy_half));
             rows.push(row("p99, 40 k blocks/s", busy_most));
+            if let Some([half, _, cpu]) = binary {
+                let cpu = row("CPU a request, idle, binary tokens", cpu);
+                rows.push(if blocks == LONGEST { cpu.with_goal(Goal::Ratio(25.0)) } else { cpu });
+                rows.push(row("p50, idle, binary tokens", half));
+            }
             let growth = Row::new(&name, "p99 busy over p99 idle", "times", Better::Less, growth);
             rows.push(growth.with_goal(Goal::Below(2.0)));
         }

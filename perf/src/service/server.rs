@@ -1,6 +1,6 @@
 //! A server under test as a process: started, watched, ended.
 
-use super::client::Client;
+use super::client::{Client, Posted};
 use crate::clock::process_cpu;
 use std::fs;
 use std::net::TcpListener;
@@ -113,19 +113,31 @@ impl Server {
                 r#"{{"instance_id":{worker},"endpoint":"{endpoint}","model_name":"model","block_size":16,"dp_rank":0}}"#
             ),
         };
-        let answer = Client::connect(self.port)?.post("/register", body.as_bytes())?;
+        let answer = Client::connect(self.port)?.post(&Posted::json("/register", body))?;
         if answer.status / 100 == 2 { Ok(()) } else { Err(format!("{:?}: {}", self.side, answer.text())) }
     }
 
-    /// The body that asks for these tokens.
-    pub fn question(&self, tokens: &[u32]) -> Vec<u8> {
+    /// The request that asks for these tokens, as JSON.
+    pub fn question(&self, tokens: &[u32]) -> Posted {
         let spelled: Vec<String> = tokens.iter().map(u32::to_string).collect();
         let spelled = spelled.join(",");
         let body = match self.side {
             Side::Ours => format!(r#"{{"model":"model","block_size":16,"token_ids":[{spelled}]}}"#),
             Side::Peer => format!(r#"{{"model_name":"model","token_ids":[{spelled}]}}"#),
         };
-        body.into_bytes()
+        Posted::json("/query", body)
+    }
+
+    /// The shortest way to ask for these tokens: little-endian u32 for us, JSON for the peer, which knows no other.
+    pub fn binary_question(&self, tokens: &[u32]) -> Posted {
+        match self.side {
+            Side::Ours => Posted {
+                path: "/query?model=model&block_size=16",
+                kind: "application/octet-stream",
+                body: tokens.iter().flat_map(|token| token.to_le_bytes()).collect(),
+            },
+            Side::Peer => self.question(tokens),
+        }
     }
 }
 

@@ -9,7 +9,9 @@ pub mod radix;
 use crate::oracle::Depths;
 use crate::texts::{BLOCK, Node, Texts};
 use crate::workload::Op;
-use dynamo_kv_router::protocols::{BlockHashOptions, LocalBlockHash, RouterEvent, compute_block_hash_for_seq};
+use dynamo_kv_router::protocols::{
+    BlockHashOptions, LocalBlockHash, RouterEvent, compute_block_hash_for_seq,
+};
 use kvatlas::event::Batch;
 use std::ops::Range;
 use std::time::Duration;

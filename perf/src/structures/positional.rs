@@ -61,9 +61,7 @@ impl Structure for Positional {
             for question in (0..times).flat_map(|_| questions) {
                 let scores = match form {
                     Form::Hashes => self.index.find_matches(black_box(&question.local), false),
-                    Form::Tokens => {
-                        self.index.find_matches(&peer_hashes(black_box(&question.tokens)), false)
-                    }
+                    Form::Tokens => self.index.find_matches(&peer_hashes(black_box(&question.tokens)), false),
                 };
                 black_box(looked_at(&scores));
             }

@@ -29,5 +29,5 @@ pub fn process_cpu(process: u32) -> Option<Duration> {
 pub fn cpu_of(work: impl FnOnce()) -> Duration {
     let start = thread_cpu();
     work();
-    thread_cpu() - start
+    thread_cpu().saturating_sub(start)
 }

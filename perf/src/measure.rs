@@ -180,6 +180,7 @@ pub fn traced(kinds: &[Kind], rounds: usize, file: &Path, load: Load) -> Result<
         row("store and remove, from msgpack", heard),
         Row::new(&name, after, "B", Better::Less, kept.clone())
             .with_goal(Goal::RatioTo(Kind::Compressed.name(), 6.0)),
-        Row::new(&name, "the same, against a fixed goal", "B", Better::Less, kept).with_goal(Goal::Below(24.0)),
+        Row::new(&name, "the same, against a fixed goal", "B", Better::Less, kept)
+            .with_goal(Goal::Below(24.0)),
     ])
 }

@@ -59,3 +59,28 @@ impl Oracle {
         self.held.iter().map(HashSet::len).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::texts::Texts;
+
+    #[test]
+    fn depth_ends_at_a_hole_and_goes_on_when_it_is_filled() {
+        let mut texts = Texts::new(1);
+        let text = texts.fresh(None, 4);
+        let fork = [&text[..2], &texts.fresh(Some(text[1]), 2)].concat();
+        let mut oracle = Oracle::new(3);
+        oracle.apply(&Op::Store { worker: 0, nodes: text.clone() });
+        oracle.apply(&Op::Store { worker: 2, nodes: fork.clone() });
+        assert_eq!(oracle.answer(&text), [(0, 4), (2, 2)]);
+        assert_eq!(oracle.answer(&fork), [(0, 2), (2, 4)]);
+        oracle.apply(&Op::Remove { worker: 0, nodes: vec![text[1]] });
+        assert_eq!(oracle.answer(&text), [(0, 1), (2, 2)]);
+        oracle.apply(&Op::Remove { worker: 2, nodes: vec![text[0]] });
+        assert_eq!(oracle.answer(&fork), [(0, 1)]);
+        oracle.apply(&Op::Store { worker: 0, nodes: vec![text[1]] });
+        assert_eq!(oracle.answer(&text), [(0, 4)]);
+        assert_eq!(oracle.blocks(), 4 + 3);
+    }
+}

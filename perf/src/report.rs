@@ -120,9 +120,9 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
         }
         text.push_str("|\n");
         if number == 0 {
-            widths.iter().for_each(|width| {
+            for width in &widths {
                 let _ = write!(text, "|{}", "-".repeat(width + 2));
-            });
+            }
             text.push_str("|\n");
         }
     }

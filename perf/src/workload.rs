@@ -126,7 +126,9 @@ pub fn synthetic(seed: u64, size: Size) -> Synthetic {
             let mut text = prefix.clone();
             text.extend(texts.fresh(prefix.last().copied(), 8 + random.below(56)));
             let missing: Vec<Node> = text.iter().copied().filter(|node| !users.contains_key(node)).collect();
-            text.iter().for_each(|node| *users.entry(*node).or_default() += 1);
+            for node in &text {
+                *users.entry(*node).or_default() += 1;
+            }
             events.extend(stores(worker, &missing));
             own.push(text);
         }

@@ -152,7 +152,7 @@ impl Drop for Compressed {
 
 impl Structure for Compressed {
     fn apply(&mut self, events: &Events, which: Range<usize>) -> Duration {
-        self.run_events(events.peer[which].to_vec().into_iter())
+        self.run_events(events.peer[which].iter().cloned())
     }
 
     fn hear(&mut self, payloads: &[Payload]) -> Duration {

@@ -6,7 +6,7 @@ use crate::texts::{BLOCK, Texts};
 use crate::workload::Op;
 use dynamo_kv_router::protocols::{
     ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheRemoveData, KvCacheStoreData,
-    KvCacheStoredBlockData, LocalBlockHash, OverlapScores, RouterEvent, WorkerWithDpRank,
+    KvCacheStoredBlockData, LocalBlockHash, OverlapScores, PlacementEvent, RouterEvent, WorkerWithDpRank,
 };
 use dynamo_kv_router::zmq_wire::{ZmqEventNormalizer, decode_event_batch};
 
@@ -59,7 +59,7 @@ impl Decoder {
         for raw in batch.events {
             let placed = normalizer.normalize(raw, self.next, worker);
             self.next += 1;
-            if let Some(event) = placed.and_then(|placed| placed.into_router_event()) {
+            if let Some(event) = placed.and_then(PlacementEvent::into_router_event) {
                 each(event);
             }
         }

@@ -298,7 +298,9 @@ pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// How long a stopping coordinator waits for answers in flight, then for DELETEs under way, milliseconds.
 pub const FLEET_STOP_MILLIS: u64 = 1000;
 /// How far the coordinator stands back behind the reactors of the index in the same process.
-pub const FLEET_NICE: u8 = 10;
+pub const FLEET_NICE: u8 = 5;
+/// Times that a sweep halves a refused DELETE: enough to find two keys among 10,000 that none can be deleted with.
+pub const FLEET_HALVINGS: usize = 28;
 /// DELETEs of one sweep that are under way at a time: as many as the courier gives one server.
 pub const FLEET_BATCHES_AT_ONCE: usize = 8;
 /// Salts that have lines of their own in the coordinator's metrics.

@@ -48,6 +48,8 @@ pub enum Manner {
     Half,
     /// DELETE: 200 with `ok: false`; nothing is deleted.
     NotOk,
+    /// DELETE: as [`Manner::NotOk`] where one of the keys cannot be deleted, else as it should.
+    Touchy,
     /// DELETE: as if all were well; nothing is deleted.
     NeverDelete,
     /// With 307 to another place.
@@ -536,7 +538,7 @@ fn answer(stream: &mut TcpStream, inner: &Inner, seen: &Seen, manner: Manner) ->
             let (status, body) = good(&manner);
             return stream.write_all(&plain(status, "", &body)).map(|()| false);
         }
-        Manner::Good | Manner::NotOk | Manner::NeverDelete => {
+        Manner::Good | Manner::NotOk | Manner::Touchy | Manner::NeverDelete => {
             let (status, body) = good(&manner);
             stream.write_all(&plain(status, "", &body))?;
         }
@@ -658,6 +660,9 @@ impl State {
         match manner {
             Manner::NotOk => {
                 return (200, json!({"deleted": 0, "skipped": 0, "ok": false, "error": "told to fail"}));
+            }
+            Manner::Touchy if objects.iter().any(|object| self.undeletable.contains(object)) => {
+                return (200, json!({"deleted": 0, "skipped": 0, "ok": false, "error": "one is in the way"}));
             }
             Manner::NeverDelete => {}
             _ => {

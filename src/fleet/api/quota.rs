@@ -66,12 +66,13 @@ pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, 
     let cache_salt = salt_of_segment(segment);
     let limit = wanted.bytes();
     let _turn = fleet.changes.enter().await;
+    if !fleet.books.borrow().has_room_for_quota(cache_salt) {
+        return reply.detail(503, "too many quotas");
+    }
     if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), Some(limit))).await {
         return reply.unsaved(&reason);
     }
-    if !fleet.books.borrow_mut().set_quota(cache_salt, limit) {
-        return reply.detail(503, "too many quotas");
-    }
+    fleet.books.borrow_mut().set_quota(cache_salt, limit);
     reply.ok(&Changed { cache_salt, limit_gb: wanted.limit_gb, status: "ok" });
 }
 

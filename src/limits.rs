@@ -89,6 +89,11 @@ pub const REFUSED_CONNECTIONS: usize = 64;
 pub const LINGER_MILLIS: u64 = 1000;
 /// What a client may still send after it was told to go, bytes.
 pub const LINGER_BYTES: usize = 1 << 20;
+/// Default for the longest time from the first byte of a request to the end of its head, seconds: short, so that
+/// clients that trickle do not keep others out.
+pub const HTTP_HEAD_SECONDS: u64 = 10;
+/// Default for the most bytes of unfinished requests that all connections of one reactor hold (503 beyond).
+pub const HTTP_HELD_BYTES: usize = 1 << 30;
 /// Default for the longest time from the first byte of a request to its last, seconds.
 pub const HTTP_REQUEST_SECONDS: u64 = 300;
 /// Pipelined answers are written together up to about this size, bytes.

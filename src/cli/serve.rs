@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum as _, value_parser};
 use serde::Serialize;
 
@@ -74,7 +75,7 @@ pub struct ServeArgs {
     port_file: Option<PathBuf>,
     /// Coordinate a fleet of LMCache MP servers too, as `kvatlas coordinator` does; the
     /// LMCACHE_MP_COORDINATOR_* variables say how
-    #[arg(long, env = "KVATLAS_FLEET")]
+    #[arg(long, env = "KVATLAS_FLEET", value_parser = BoolishValueParser::new())]
     fleet: bool,
     /// Address of the coordinator [default: host and port of its variables, else 0.0.0.0:9300]
     #[arg(long, value_name = "ADDR", env = "KVATLAS_FLEET_LISTEN", value_delimiter = ',')]
@@ -186,6 +187,9 @@ impl ServeArgs {
     /// The coordinator, where there is to be one.
     fn fleet(&self, driver: Driver, warnings: &mut Vec<String>) -> Result<Option<Fleet>, SettingsError> {
         if !self.fleet {
+            if !self.fleet_listen.is_empty() || self.durable.is_given() {
+                warnings.push("flags of the coordinator do nothing without --fleet".to_owned());
+            }
             return Ok(None);
         }
         let (settings, more) =

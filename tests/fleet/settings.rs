@@ -240,7 +240,12 @@ fn what_is_ours_has_variables_and_flags() {
     let flags = ["--evict-whole-chunks", "--dry-run-eviction", "--state-dir", "here"];
     assert_eq!(ours(settings(&[], &flags)), (true, true, Some("here".into())));
     let off = all.map(|(name, _)| (name, ""));
-    assert_eq!(ours(settings(&off, &[])), (false, false, None));
+    let (unset, warnings) = load(&off, &[]).unwrap();
+    assert_eq!(ours(unset), (false, false, None));
+    assert!(
+        matches!(warnings.as_slice(), [one] if one.starts_with("KVATLAS_STATE_DIR is empty")),
+        "{warnings:?}"
+    );
     assert_eq!(settings(&[], &["--body-limit", "4096"]).body_limit, 4096);
 }
 
@@ -362,5 +367,21 @@ fn help_tells_every_flag_and_variable() {
         ["--hash-algorithm", "HASH_ALGORITHM", "ENABLE_STARTUP_RESYNC", "KVATLAS_STATE_DIR", "--check-config"]
     {
         assert!(help.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn our_own_switches_are_clearly_on_or_off() {
+    for name in ["KVATLAS_DRY_RUN_EVICTION", "KVATLAS_EVICT_WHOLE_CHUNKS"] {
+        let with = |text: &str| {
+            Settings::load(|asked| (asked == name).then(|| text.to_owned()), &Flags::default())
+                .map(|(settings, _)| settings.dry_run_eviction || settings.evict_whole_chunks)
+        };
+        for (text, on) in [("true", true), (" On ", true), ("0", false), ("no", false), ("", false)] {
+            assert_eq!(with(text).ok(), Some(on), "{text:?}");
+        }
+        for text in ["y", "2", "maybe"] {
+            assert!(with(text).unwrap_err().to_string().contains(name), "{text:?}");
+        }
     }
 }

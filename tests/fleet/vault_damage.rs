@@ -123,14 +123,6 @@ fn what_is_no_file_of_ours_is_set_aside() {
 }
 
 #[test]
-fn an_empty_file_is_a_new_one() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join(FILE), b"").unwrap();
-    let bench = Bench::open(dir.path()).unwrap();
-    assert_eq!(bench.saved, kvatlas::fleet::vault::Saved::default());
-}
-
-#[test]
 fn tables_of_another_kind_are_set_aside() {
     type Break = fn(&Database);
     let breaks: [Break; 5] = [
@@ -219,6 +211,22 @@ fn what_is_no_file_at_all_is_refused() {
     assert!(matches!(Bench::open(&file.join("below")), Err(VaultError::Io { .. })));
     // and one that is yet to be made
     assert!(Bench::open(&dir.path().join("a/b")).is_ok());
+}
+
+#[test]
+fn a_file_that_was_emptied_is_damaged_and_one_that_went_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::open(dir.path()).unwrap();
+    assert_eq!(bench.make(Change::Quota("a".to_owned(), Some(1))), Ok(()));
+    bench.close();
+    let file = dir.path().join(FILE);
+    fs::write(&file, b"").unwrap();
+    let bench = Bench::open(dir.path()).unwrap();
+    assert_eq!(set_aside(dir.path()).len(), 1);
+    fs::remove_file(&file).unwrap();
+    let failure = bench.make(Change::Quota("a".to_owned(), Some(1))).unwrap_err();
+    assert!(failure.to_string().contains("is gone"), "{failure}");
+    bench.close();
 }
 
 #[test]

@@ -43,7 +43,10 @@ impl Encoding {
 
     /// What an `accept` asks for: msgpack where it is named, otherwise JSON.
     pub fn of_accept(accept: &str) -> Self {
-        let named = |part: &str| is_msgpack(part.split(';').next().unwrap_or("").trim());
+        let named = |part: &str| {
+            let mut pieces = part.split(';').map(str::trim);
+            is_msgpack(pieces.next().unwrap_or("")) && !pieces.any(|piece| matches!(piece, "q=0" | "q=0.0"))
+        };
         if accept.split(',').any(named) { Self::Msgpack } else { Self::Json }
     }
 }
@@ -151,6 +154,9 @@ fn numbers<T, const WIDTH: usize>(
             // a byte an element at least, so that a length that lies makes no room
             to.reserve(length.min(cursor.rest().len()));
             for index in 0..length {
+                if cursor.rest().is_empty() {
+                    return Err(bad(key.to_owned(), format!("ends after {index} of {length} elements")));
+                }
                 let element = cursor.head().ok().and_then(of_head);
                 let missing = || bad(format!("{key}[{index}]"), format!("expected {expected}"));
                 to.push(element.ok_or_else(missing)?);

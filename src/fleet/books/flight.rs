@@ -53,6 +53,11 @@ impl Books {
         batch.len()
     }
 
+    /// A DELETE of so many keys was refused; they go out again in smaller ones.
+    pub fn refused(&mut self, keys: usize) {
+        self.counters.failed += keys as u64;
+    }
+
     /// A DELETE ended: its keys may be chosen again. Every batch of a plan must come here once.
     pub fn answered(&mut self, batch: &Batch, outcome: Outcome, now: Duration) {
         let well = outcome == Outcome::Ok;

@@ -56,7 +56,6 @@ pub(in crate::fleet) async fn eviction(fleet: Rc<Coordinator>) {
             fleet.counts.dry_keys.add(plan.keys() as u64);
             report(&plan, "dry run: a sweep would evict");
         } else {
-            report(&plan, "evicting");
             dispatch(&fleet, plan);
         }
     }
@@ -70,9 +69,12 @@ async fn plan(fleet: &Rc<Coordinator>, rules: Rules) -> Plan {
     planner.into_plan()
 }
 
+/// One line a sweep; a line a salt only for those who look closely.
 fn report(plan: &Plan, what: &'static str) {
+    let bytes: u128 = plan.salts.iter().map(|salt| salt.bytes).sum();
+    tracing::info!(salts = plan.salts.len(), keys = plan.keys(), bytes, "{what}");
     for salt in &plan.salts {
-        tracing::info!(
+        tracing::debug!(
             salt = &*salt.salt,
             usage_bytes = salt.usage,
             limit_bytes = salt.limit,
@@ -99,6 +101,7 @@ fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
         }
         return;
     };
+    report(&plan, "evicting");
     let lanes = plan.batches.len().min(FLEET_BATCHES_AT_ONCE);
     let batches = RefCell::new(plan.batches.into_iter());
     let dispatch = Rc::new(Dispatch { id, ip, port, batches, halvings: Cell::new(FLEET_HALVINGS) });
@@ -122,6 +125,7 @@ async fn deliver_all(fleet: Rc<Coordinator>, dispatch: Rc<Dispatch>) {
                 Verdict::Done => fleet.books.borrow_mut().answered(&batch, Outcome::Ok, fleet.now()),
                 Verdict::Refused(reason) if keys > 1 && dispatch.may_halve() => {
                     tracing::debug!(instance = dispatch.id, keys, reason, "a DELETE is refused: halved");
+                    fleet.books.borrow_mut().refused(keys);
                     let second = batch.split_off(keys / 2);
                     halves.extend([second, batch]);
                 }

@@ -51,7 +51,7 @@ fn without_anything_the_defaults_stand() {
     let wanted = json!({"listen": ["127.0.0.1:13333"], "reactors": null, "driver": "auto", "hash_seed": 1337,
         "log_level": "info", "log_format": "text", "body_limit": 67_108_864, "idle_seconds": 75,
         "connections": 4096, "zmq_hwm": 20_000, "drain_seconds": 5, "busy_poll_us": 0, "stream_ttl": 0,
-        "replay_idle_ms": 2000, "port_file": null, "config_file": null, "publishers": []});
+        "replay_idle_ms": 2000, "port_file": null, "config_file": null, "publishers": [], "fleet": null});
     assert_eq!(settings, wanted);
 }
 

@@ -42,9 +42,13 @@ pub(in crate::fleet) async fn eviction(fleet: Rc<Coordinator>) {
         dry_run: fleet.settings.dry_run_eviction,
         interval,
     };
+    let mut told = false;
     while fleet.seat.stopping.wait_at_most(sleep(interval)).await.is_some() {
         if fleet.is_holding() {
-            tracing::debug!("nothing is evicted before the resync is over");
+            if !told && fleet.now() > rules.interval + fleet.settings.resync_rules().max_wait {
+                told = true;
+                tracing::warn!("nothing is evicted yet: the listing of what is stored goes on");
+            }
             continue;
         }
         let plan = plan(&fleet, rules).await;

@@ -51,6 +51,10 @@ pub const REACTORS: usize = 64;
 pub const TURN_BUDGET: u32 = 1 << 16;
 /// Events have one of so many parts of a turn.
 pub const INGEST_SHARE: u32 = 4;
+/// The same while queries come: twice as many halve the rate of a replay and gain a query nothing more.
+pub const INGEST_SHARE_ASKED: u32 = 16;
+/// Turns after a query for which further ones are expected: 10 ms and more.
+pub const TURNS_ASKED: u32 = 1024;
 /// Cost of receiving and decoding one event message: 64 fill a turn.
 pub const COST_EVENT: u32 = TURN_BUDGET / 64;
 /// Cost of hashing and applying one block: 200 fill a turn.

@@ -51,6 +51,16 @@ pub fn shutdown(fd: RawFd, half: Half) {
     unsafe { libc::shutdown(fd, how) };
 }
 
+/// Sends what the buffer of a connected socket takes at once, and says how much; `WouldBlock` when that is
+/// nothing. A peer that has gone is an error, never a signal. The caller vouches that `fd` still names the socket
+/// that is meant.
+pub fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: pointer and length are those of a slice that outlives the call, which only reads it.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: a CPU set is plain bits; all zeroes is the empty set.

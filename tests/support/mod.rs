@@ -21,7 +21,14 @@ pub const LOST: Duration = Duration::from_secs(20);
 pub fn drivers() -> Vec<Driver> {
     // On a thread of its own: the kernel tears a ring down with signals to the thread that used it.
     let uring = std::thread::spawn(|| rt::run(Driver::IoUring, |_| async {}).is_ok()).join().unwrap();
-    if uring { vec![Driver::IoUring, Driver::Epoll] } else { vec![Driver::Epoll] }
+    let mut drivers = vec![Driver::IoUring, Driver::Epoll];
+    drivers.retain(|&driver| rt::DRIVERS.contains(&driver) && (uring || driver != Driver::IoUring));
+    drivers
+}
+
+/// One of them, where it does not matter which: epoll, where this build has it.
+pub fn driver() -> Driver {
+    *drivers().last().expect("without io_uring, the runtime must have epoll")
 }
 
 /// One test of this process at a time: for those that count descriptors or fill cores.

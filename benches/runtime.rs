@@ -151,7 +151,8 @@ impl Service for Counter {
 /// A publisher, and a reactor that hears it.
 struct Wire {
     publisher: zmq::Socket,
-    reactors: Reactors<()>,
+    /// Kept alive.
+    _reactors: Reactors<()>,
     seen: Arc<AtomicU64>,
     sent: u64,
 }
@@ -171,7 +172,7 @@ impl Wire {
         };
         seen.store(u64::MAX, Ordering::Release);
         let reactors = start(Settings { driver: Driver::IoUring, ..Settings::default() }, make).unwrap();
-        let wire = Self { publisher, reactors, seen, sent: 0 };
+        let wire = Self { publisher, _reactors: reactors, seen, sent: 0 };
         // A subscription that has not arrived yet misses what is sent.
         eventually("the first message", || {
             wire.publish(0);
@@ -315,7 +316,7 @@ fn report_memory(count: usize) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let case = format!("memory of {count} reactors");
     print(&case, field(&status, "VmRSS:") as f64 / 1024.0, "MiB");
-    print(&format!("{case}: descriptors"), support::descriptors() as f64, "");
+    print(&format!("{case}: descriptors"), (support::descriptors() + rt::left_behind()) as f64, "");
     print(&format!("{case}: threads"), field(&status, "Threads:") as f64, "");
 }
 
@@ -337,14 +338,15 @@ struct Used {
 }
 
 impl Thread {
-    /// The youngest thread of this name.
+    /// The eldest thread of this name: helpers that a runtime starts inherit it.
     fn named(name: &str) -> Self {
         let tasks = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
         let of_name =
             |path: &std::path::PathBuf| fs::read_to_string(path.join("comm")).unwrap().trim() == name;
         let mut found: Vec<_> = tasks.filter(of_name).map(|path| path.to_str().unwrap().to_owned()).collect();
-        found.sort_by_key(|path| path.rsplit('/').next().unwrap().parse::<u64>().unwrap());
-        Self(found.pop().unwrap())
+        let number = |path: &String| path.rsplit('/').next().unwrap().parse::<u64>().unwrap();
+        found.sort_by_key(number);
+        Self(found.swap_remove(0))
     }
 
     fn used(&self) -> Used {

@@ -6,6 +6,8 @@
 //! `recv` says then, and takes nothing from it. Such a stream serves for one wait.
 #![allow(unsafe_code)] // streams are made of descriptors only by an unsafe call, which gets one that it may own
 
+mod task;
+
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -13,19 +15,17 @@ use std::net;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net as unix;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::glommio::net::TcpStream;
-use ::glommio::{
-    GlommioError, LocalExecutorBuilder, Placement, PoolPlacement, ReactorErrorKind, TaskQueueHandle,
-    spawn_local_into, timer,
-};
+use ::glommio::{GlommioError, LocalExecutorBuilder, Placement, ReactorErrorKind, timer};
 use futures_io::{AsyncRead, AsyncWrite};
 
+pub use self::task::{Task, spawn};
 use super::driver::{Chosen, Driver, DriverError, Unavailable};
 use super::sys;
-use crate::limits::{GLOMMIO_READ_BYTES, URING_ENTRIES};
+use crate::limits::{STREAM_READ_BYTES, URING_ENTRIES};
 
 /// The runtime of this build.
 pub const RUNTIME: &str = "glommio";
@@ -36,10 +36,18 @@ pub const DRIVERS: &[Driver] = &[Driver::Auto, Driver::IoUring];
 /// What to do where io_uring cannot be used.
 pub(super) const OTHERWISE: &str = "take a build without the feature glommio, which can use epoll";
 
+/// How many executors there have been.
+static EXECUTORS: AtomicUsize = AtomicUsize::new(0);
+
+/// Descriptors that the executors of this process never give back: glommio loses an event counter with each.
+pub fn left_behind() -> usize {
+    EXECUTORS.load(Ordering::Relaxed)
+}
+
 thread_local! {
     /// Where bytes arrive, before they are appended to the buffer of who reads: glommio reads into initialised
     /// memory only.
-    static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; GLOMMIO_READ_BYTES].into());
+    static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; STREAM_READ_BYTES].into());
 }
 
 /// Runs `start(chosen)` to its end on this thread. Tasks that still run then are dropped.
@@ -49,14 +57,19 @@ pub fn run<F: Future>(driver: Driver, start: impl FnOnce(Chosen) -> F) -> Result
     }
     // glommio itself panics where a seccomp profile forbids io_uring
     sys::try_io_uring().map_err(|error| DriverError::IoUring(Unavailable::new(&error)))?;
-    // no files are read here: neither registered memory nor a helper thread is of use
+    // no files are read here: memory registered for that is of no use
     let executor = LocalExecutorBuilder::new(Placement::Unbound)
         .ring_depth(URING_ENTRIES as usize)
         .io_memory(0)
-        .blocking_thread_pool_placement(PoolPlacement::Unbound(0))
         .make()
         .map_err(|error| DriverError::IoUring(explain(error)))?;
-    Ok(executor.run(start(Chosen { name: "io_uring", fallback: None })))
+    EXECUTORS.fetch_add(1, Ordering::Relaxed);
+    let start = start(Chosen { name: "io_uring", fallback: None });
+    Ok(executor.run(async {
+        let result = start.await;
+        task::end().await;
+        result
+    }))
 }
 
 fn explain(error: GlommioError<()>) -> Unavailable {
@@ -67,35 +80,6 @@ fn explain(error: GlommioError<()>) -> Unavailable {
         }
         other => Unavailable::because(io::Error::from(other).raw_os_error(), message),
     }
-}
-
-/// A task on this reactor. Dropping the handle lets it run on; awaiting it gives its result.
-pub struct Task<T>(Option<::glommio::Task<T>>);
-
-impl<T> Future for Task<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        match &mut self.0 {
-            Some(task) => Pin::new(task).poll(context),
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        if let Some(task) = self.0.take() {
-            drop(task.detach());
-        }
-    }
-}
-
-/// Starts a task on this reactor.
-pub fn spawn<F: Future<Output: 'static> + 'static>(future: F) -> Task<F::Output> {
-    // the plain spawn of glommio would poll the task here and now, within whatever its spawner has borrowed
-    let task = spawn_local_into(future, TaskQueueHandle::default());
-    Task(Some(task.expect("an executor has its default queue")))
 }
 
 /// Waits at least this long.
@@ -144,7 +128,7 @@ impl Stream {
     /// Appends what arrives into the spare capacity of `buf`, at least one byte or 0 at the end. A buffer
     /// without spare capacity reads nothing. Must not be dropped while it waits.
     pub async fn read(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
-        let spare = (buf.capacity() - buf.len()).min(GLOMMIO_READ_BYTES);
+        let spare = (buf.capacity() - buf.len()).min(STREAM_READ_BYTES);
         if spare == 0 {
             return (Ok(0), buf);
         }

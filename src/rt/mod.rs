@@ -15,6 +15,7 @@
 //! | [`run`] | an executor on this thread, from the first future to its end |
 //! | [`spawn`], [`Task`] | a task of this executor, begun after its spawner has paused |
 //! | [`sleep`] | time |
+//! | [`left_behind`] | descriptors that executors have lost: for tests that count them |
 //! | [`Readable`] | any descriptor becoming readable; a level, not an edge |
 //! | [`Stream`] | a connection, read and written |
 
@@ -37,7 +38,7 @@ use self::monoio as runtime;
 
 pub use self::driver::{Chosen, Driver, DriverError};
 pub use self::gate::{Gate, Pass};
-pub use self::runtime::{DRIVERS, RUNTIME, Readable, Stream, Task, VERSION, run, sleep, spawn};
+pub use self::runtime::{DRIVERS, RUNTIME, Readable, Stream, Task, VERSION, left_behind, run, sleep, spawn};
 pub use self::signal::Signal;
 pub use self::turn::Turn;
 pub use self::wake::{Line, Wake, fair_yield};

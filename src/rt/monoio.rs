@@ -27,6 +27,11 @@ pub const DRIVERS: &[Driver] = &[Driver::Auto, Driver::IoUring, Driver::Epoll];
 /// What to do where io_uring cannot be used.
 pub(super) const OTHERWISE: &str = "choose epoll";
 
+/// Descriptors that the executors of this process never give back.
+pub fn left_behind() -> usize {
+    0
+}
+
 /// Runs `start(chosen)` to its end on this thread, on the driver that is wanted or falls to hand. Tasks that
 /// still run then are dropped.
 pub fn run<F: Future>(driver: Driver, start: impl FnOnce(Chosen) -> F) -> Result<F::Output, DriverError> {

@@ -8,8 +8,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use kvatlas::reactor::{Listen, Settings, StartError, start};
-use kvatlas::rt::Driver;
-use support::{Client, Playground, alone, descriptors, drivers, eventually, play, request, settings};
+use support::{Client, Playground, alone, descriptors, driver, drivers, eventually, play, request, settings};
 
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

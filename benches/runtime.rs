@@ -261,7 +261,9 @@ fn http() {
     let before: Vec<_> = threads.iter().map(Thread::used).collect();
     let begun = Instant::now();
     for _ in 0..ROUNDS {
-        clients.iter_mut().for_each(|client| client.send(&question));
+        for client in &mut clients {
+            client.send(&question);
+        }
         for client in &mut clients {
             let (status, body) = client.receive().unwrap();
             assert_eq!((status, &body[..]), (200, &b"pong"[..]));

@@ -60,6 +60,7 @@ fn main() {
 }
 
 fn print(case: &str, value: f64, unit: &str) {
+    assert!(!case.contains(','));
     println!("{case},{value:.2},{unit}");
 }
 
@@ -273,8 +274,8 @@ fn http() {
     let nanos: u64 =
         threads.iter().zip(&before).map(|(thread, before)| thread.used().since(before).nanos).sum();
     let requests = (CLIENTS * ROUNDS) as f64;
-    print("HTTP: 16 clients, 2 reactors", requests / taken / 1e3, "k/s");
-    print("HTTP: 16 clients, CPU of both reactors", nanos as f64 / requests, "ns/request");
+    print("HTTP: 16 clients of 2 reactors", requests / taken / 1e3, "k/s");
+    print("HTTP: 16 clients: CPU of both reactors", nanos as f64 / requests, "ns/request");
     let mut client = Client::connect(reactors.addresses[0]);
     let (begun, bytes) = (Instant::now(), 8 << 20);
     let question = format!("POST /echo HTTP/1.1\r\nhost: test\r\ncontent-length: {bytes}\r\n\r\n");
@@ -289,7 +290,7 @@ fn http() {
         black_box(body);
     }
     let taken = begun.elapsed().as_secs_f64();
-    print("HTTP: bodies of 8 MiB, both ways", 16.0 * 8.0 / taken, "MiB/s");
+    print("HTTP: bodies of 8 MiB there and back", 16.0 * 8.0 / taken, "MiB/s");
 }
 
 fn memory() {

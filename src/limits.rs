@@ -71,6 +71,8 @@ pub const BYTES_PER_COST: usize = 8;
 pub const STALL_MICROS: u64 = 1000;
 /// Submission queue of an io_uring; a reactor rarely has more operations new in one turn.
 pub const URING_ENTRIES: u32 = 512;
+/// Bytes that one read takes at most where the runtime reads by way of a buffer of the reactor.
+pub const STREAM_READ_BYTES: usize = 64 * 1024;
 
 /// Messages that one ring between two reactors holds (a power of two).
 pub const MESH_RING: usize = 256;

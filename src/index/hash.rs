@@ -4,12 +4,16 @@
 //! `local[i] = XXH3(tokens of block i as little-endian u32)`, `seq[0] = local[0]`,
 //! `seq[i] = XXH3(le64(seq[i-1]) ‖ le64(local[i]))`.
 
+use std::borrow::Cow;
+
 use xxhash_rust::const_xxh3::const_custom_default_secret;
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
 /// Seed of the contract.
 pub const DEFAULT_SEED: u64 = 1337;
 
+/// Bytes of a token.
+const TOKEN_BYTES: usize = size_of::<u32>();
 /// Longest input, bytes, that XXH3 mixes with the seed itself; a longer one with a secret made of the seed.
 const SEEDED_BYTES: usize = 240;
 /// That secret for the seed of the contract, which would be made anew with every long block.
@@ -18,24 +22,29 @@ const DEFAULT_SECRET: [u8; 192] = const_custom_default_secret(DEFAULT_SEED);
 /// Local hash of one block.
 #[inline]
 pub fn local(tokens: &[u32], seed: u64) -> u64 {
+    local_of_packed(&packed(tokens), seed)
+}
+
+/// Local hash of one block of tokens as little-endian bytes.
+#[inline]
+fn local_of_packed(block: &[u8], seed: u64) -> u64 {
     // where the length is known to the compiler, nothing of it is left to decide
-    match tokens.as_array::<16>() {
-        Some(tokens) => as_bytes(tokens, |bytes| xxh3_64_with_seed(bytes, seed)),
-        None => as_bytes(tokens, |bytes| match seed {
-            DEFAULT_SEED if bytes.len() > SEEDED_BYTES => xxh3_64_with_secret(bytes, &DEFAULT_SECRET),
-            _ => xxh3_64_with_seed(bytes, seed),
-        }),
+    match block.as_array::<{ 16 * TOKEN_BYTES }>() {
+        Some(block) => xxh3_64_with_seed(block, seed),
+        None if seed == DEFAULT_SEED && block.len() > SEEDED_BYTES => {
+            xxh3_64_with_secret(block, &DEFAULT_SECRET)
+        }
+        None => xxh3_64_with_seed(block, seed),
     }
 }
 
-/// Shows `tokens` as their little-endian bytes, which they are already on nearly every machine.
+/// Tokens as little-endian bytes, which they are already on nearly every machine.
 #[inline]
-fn as_bytes<R>(tokens: &[u32], show: impl FnOnce(&[u8]) -> R) -> R {
+fn packed(tokens: &[u32]) -> Cow<'_, [u8]> {
     if cfg!(target_endian = "little") {
-        show(bytemuck::cast_slice(tokens))
+        Cow::Borrowed(bytemuck::cast_slice(tokens))
     } else {
-        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-        show(&bytes)
+        tokens.iter().flat_map(|token| token.to_le_bytes()).collect()
     }
 }
 
@@ -68,21 +77,21 @@ pub fn next(previous: Option<u64>, local: u64, seed: u64) -> u64 {
 /// Rolling hashes of the complete blocks of a prompt without extra keys.
 pub fn sequence_hashes(tokens: &[u32], block_size: usize, seed: u64) -> Vec<u64> {
     let mut hashes: Vec<u64> = Vec::new();
-    roll(tokens, block_size.max(1), seed, &mut hashes);
+    roll(&packed(tokens), block_size.max(1) * TOKEN_BYTES, seed, &mut hashes);
     hashes
 }
 
-/// Appends the rolling hashes of the complete blocks of `tokens`, which follow those of `hashes`.
+/// Appends the rolling hashes of the complete blocks of packed `tokens`, which follow those of `hashes`.
 ///
 /// Only the rolling hash waits for the one before it: it stays in a register, so that the processor is at the
 /// local hashes of the next blocks meanwhile.
-fn roll(tokens: &[u32], block_size: usize, seed: u64, hashes: &mut Vec<u64>) {
-    let mut blocks = tokens.chunks_exact(block_size);
+fn roll(tokens: &[u8], block_bytes: usize, seed: u64, hashes: &mut Vec<u64>) {
+    let mut blocks = tokens.chunks_exact(block_bytes);
     let mut previous = match hashes.last() {
         Some(last) => *last,
         None => match blocks.next() {
             Some(root) => {
-                let root = local(root, seed);
+                let root = local_of_packed(root, seed);
                 hashes.push(root);
                 root
             }
@@ -90,16 +99,17 @@ fn roll(tokens: &[u32], block_size: usize, seed: u64, hashes: &mut Vec<u64>) {
         },
     };
     hashes.extend(blocks.map(|block| {
-        previous = rolling(previous, local(block, seed), seed);
+        previous = rolling(previous, local_of_packed(block, seed), seed);
         previous
     }));
 }
 
 /// A prompt whose rolling hashes are computed as far as somebody looks.
 pub struct Path<'a> {
-    tokens: &'a [u32],
+    /// Little-endian.
+    tokens: Cow<'a, [u8]>,
     extra: &'a [Option<u64>],
-    block_size: usize,
+    block_bytes: usize,
     seed: u64,
     blocks: usize,
     hashes: Hashes<'a>,
@@ -120,16 +130,44 @@ impl<'a> Path<'a> {
         seed: u64,
         hashes: &'a mut Vec<u64>,
     ) -> Self {
+        Self::of(packed(tokens), extra, block_size, seed, hashes)
+    }
+
+    /// [`Path::of_tokens`] for tokens that lie somewhere as little-endian bytes.
+    pub fn of_packed(
+        tokens: &'a [u8],
+        extra: &'a [Option<u64>],
+        block_size: u32,
+        seed: u64,
+        hashes: &'a mut Vec<u64>,
+    ) -> Self {
+        Self::of(Cow::Borrowed(tokens), extra, block_size, seed, hashes)
+    }
+
+    fn of(
+        tokens: Cow<'a, [u8]>,
+        extra: &'a [Option<u64>],
+        block_size: u32,
+        seed: u64,
+        hashes: &'a mut Vec<u64>,
+    ) -> Self {
         hashes.clear();
-        let block_size = block_size as usize;
-        let blocks = tokens.len() / block_size;
-        Self { tokens, extra, block_size, seed, blocks, hashes: Hashes::Growing(hashes) }
+        let block_bytes = block_size as usize * TOKEN_BYTES;
+        let blocks = tokens.len() / block_bytes;
+        Self { tokens, extra, block_bytes, seed, blocks, hashes: Hashes::Growing(hashes) }
     }
 
     /// A prompt whose rolling hashes are known.
     pub fn of_hashes(hashes: &'a [u64]) -> Self {
         let blocks = hashes.len();
-        Self { tokens: &[], extra: &[], block_size: 1, seed: 0, blocks, hashes: Hashes::Known(hashes) }
+        Self {
+            tokens: Cow::Borrowed(&[]),
+            extra: &[],
+            block_bytes: 1,
+            seed: 0,
+            blocks,
+            hashes: Hashes::Known(hashes),
+        }
     }
 
     /// Complete blocks of the prompt.
@@ -147,14 +185,13 @@ impl<'a> Path<'a> {
         if done >= blocks {
             return hashes;
         }
+        let tokens = &self.tokens[done * self.block_bytes..blocks * self.block_bytes];
         if self.extra.is_empty() {
-            let tokens = &self.tokens[done * self.block_size..blocks * self.block_size];
-            roll(tokens, self.block_size, self.seed, hashes);
+            roll(tokens, self.block_bytes, self.seed, hashes);
             return hashes;
         }
-        for at in done..blocks {
-            let start = at * self.block_size;
-            let mut own = local(&self.tokens[start..start + self.block_size], self.seed);
+        for (at, block) in (done..).zip(tokens.chunks_exact(self.block_bytes)) {
+            let mut own = local_of_packed(block, self.seed);
             if let Some(Some(digest)) = self.extra.get(at) {
                 own = with_extra(own, *digest, self.seed);
             }
@@ -217,6 +254,10 @@ mod tests {
             for blocks in [0, 1, 2, 7, 3, 15, naive.len()].map(|blocks| blocks.min(naive.len())) {
                 assert_eq!(path.first(blocks)[..blocks], naive[..blocks]);
             }
+            assert_eq!(path.first(naive.len()), naive);
+            let bytes: Vec<u8> =
+                [0].into_iter().chain(tokens.iter().flat_map(|token| token.to_le_bytes())).collect();
+            let mut path = Path::of_packed(&bytes[1..], &[], size as u32, 7, &mut scratch);
             assert_eq!(path.first(naive.len()), naive);
         }
     }

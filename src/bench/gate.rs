@@ -47,11 +47,7 @@ pub fn generator(punctuality: &Punctuality, due: u64, share: f64, what: &str) ->
     if unsent > 0 {
         words += &format!(" or, {} of them, not at all", count(unsent));
     }
-    words += &format!(
-        "; {} % may be; the latest by {}",
-        percent(share),
-        millis(punctuality.times().max())
-    );
+    words += &format!("; {} % may be; the latest by {}", percent(share), millis(punctuality.times().max()));
     Gate { name: "generator valid", passed: found <= share, words }
 }
 
@@ -86,7 +82,10 @@ pub fn kept_up(settled: &Settled) -> Gate {
     let passed = faults.is_empty();
     let words = if passed {
         let after = settled.after.unwrap_or_default();
-        format!("everything was applied, the last of it within {} of being sent ({bound} may be)", millis(after))
+        format!(
+            "everything was applied, the last of it within {} of being sent ({bound} may be)",
+            millis(after)
+        )
     } else {
         faults.join("; ")
     };

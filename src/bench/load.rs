@@ -81,11 +81,6 @@ impl Maker {
         made.payload = payload(self.family, &events, now);
         made
     }
-
-    /// Blocks held once everything that was made is applied.
-    pub fn blocks(&self) -> u64 {
-        self.cache.blocks() as u64
-    }
 }
 
 /// A batch of these events, stamped `now` (since 1970).
@@ -111,7 +106,8 @@ pub fn stores(
     let mut batches = Vec::new();
     for (at, part) in spelled.chunks(most).enumerate() {
         let from = at * most * block_size;
-        let store = Stored::plain(part, parent, &tokens[from..from + part.len() * block_size], block_size as u32);
+        let store =
+            Stored::plain(part, parent, &tokens[from..from + part.len() * block_size], block_size as u32);
         let event = EngineEvent::Stored(Stored { medium: Some(MEDIUM), ..store });
         batches.push(payload(family, &[event], now));
         parent = part.last().copied();

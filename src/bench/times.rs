@@ -96,11 +96,16 @@ impl Times {
 
     /// Writes the percentile distribution, in milliseconds.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{:>12} {:>14} {:>10} {:>14}\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")?;
+        writeln!(
+            out,
+            "{:>12} {:>14} {:>10} {:>14}\n",
+            "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+        )?;
         let mut total = 0;
         for step in self.0.iter_quantiles(TICKS) {
             total += step.count_since_last_iteration();
-            let (value, quantile) = (step.value_iterated_to() as f64 / MILLISECOND, step.quantile_iterated_to());
+            let (value, quantile) =
+                (step.value_iterated_to() as f64 / MILLISECOND, step.quantile_iterated_to());
             write!(out, "{value:>12.6} {quantile:>14.12} {total:>10}")?;
             if quantile < 1.0 { writeln!(out, " {:>14.2}", 1.0 / (1.0 - quantile))? } else { writeln!(out)? }
         }

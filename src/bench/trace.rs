@@ -84,7 +84,9 @@ impl<R: BufRead> Requests<R> {
             if text.is_empty() {
                 return Ok(None);
             }
-            if text.trim_ascii_end().len() > BENCH_LINE_BYTES || text.len() as u64 == most && !text.ends_with(b"\n") {
+            if text.trim_ascii_end().len() > BENCH_LINE_BYTES
+                || text.len() as u64 == most && !text.ends_with(b"\n")
+            {
                 return Err(TraceError::TooLong(self.line));
             }
             if !text.trim_ascii().is_empty() {
@@ -124,7 +126,9 @@ impl Request {
             return Some(format!("timestamp {timestamp} is before that of the line before, {last}"));
         }
         if input_length.saturating_add(*output_length) > BENCH_REQUEST_TOKENS {
-            return Some(format!("input_length and output_length are more than {BENCH_REQUEST_TOKENS} tokens"));
+            return Some(format!(
+                "input_length and output_length are more than {BENCH_REQUEST_TOKENS} tokens"
+            ));
         }
         let needed = input_length.div_ceil(ID_TOKENS);
         (hash_ids.len() as u64 != needed).then(|| {

@@ -85,19 +85,24 @@ impl IngestReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let rate = self.rate.map_or("as fast as possible".to_owned(), |rate| format!("{rate} batches/s each"));
+        let rate =
+            self.rate.map_or("as fast as possible".to_owned(), |rate| format!("{rate} batches/s each"));
         let _ = writeln!(
             out,
             "ingest: {} publishers, {rate}; {} store events a batch, {} blocks an event, {} tokens a block; {:.1} s",
-            self.publishers, self.events_per_batch, self.blocks_per_event, self.tokens_per_block, self.sent_seconds
+            self.publishers,
+            self.events_per_batch,
+            self.blocks_per_event,
+            self.tokens_per_block,
+            self.sent_seconds
         );
-        line(&mut out, "daemon", &self.daemon.text(self.applied_seconds));
+        line(&mut out, "daemon", &self.daemon.text());
         if let Some(cpu) = self.daemon.cpu_seconds {
             let blocks = self.applied.blocks_stored + self.applied.blocks_removed;
             let micros = cpu * 1e6 / blocks.max(1) as f64;
             line(&mut out, "CPU a block", &format!("{micros:.2} µs, stored or removed"));
         }
-        let _ = writeln!(out, "\n  {:<16}{:>16}{:>16}{:>16}", "", "sent", "applied", "applied a second");
+        let _ = writeln!(out, "\n  {:<16}{:>16}{:>16}{:>18}", "", "sent", "applied", "applied a second");
         let rows: [(&str, fn(&Counts) -> u64); 4] = [
             ("batches", |counts| counts.batches),
             ("events", |counts| counts.events),
@@ -107,7 +112,8 @@ impl IngestReport {
         for (name, of) in rows {
             let a_second = of(&self.applied) as f64 / self.applied_seconds.max(1e-9);
             let (sent, applied) = (count(of(&self.sent)), count(of(&self.applied)));
-            let _ = writeln!(out, "  {name:<16}{sent:>16}{applied:>16}{:>16}", count(a_second.round() as u64));
+            let _ =
+                writeln!(out, "  {name:<16}{sent:>16}{applied:>16}{:>18}", count(a_second.round() as u64));
         }
         let (sent, applied) = (count(self.sent.blocks_held), count(self.applied.blocks_held));
         let _ = writeln!(out, "  {:<16}{sent:>16}{applied:>16}", "blocks held");
@@ -121,7 +127,9 @@ impl IngestReport {
         );
         line(&mut out, "lag", &percentiles_text(&self.lag));
         let (usual, worst) = (short(self.looks.p50_us), short(self.looks.max_us));
-        let told = format!("from when a batch was due until it was seen applied; looked every {usual}, at worst {worst}");
+        let told = format!(
+            "from when a batch was due until it was seen applied; looked every {usual}, at worst {worst}"
+        );
         line(&mut out, "", &told);
         if let Some(lateness) = &self.lateness {
             line(&mut out, "sent late by", &percentiles_text(lateness));

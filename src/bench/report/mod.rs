@@ -24,6 +24,8 @@ pub struct Measured {
     pub target: Option<String>,
     /// Its reactors.
     pub reactors: usize,
+    /// How long it was measured, seconds.
+    pub seconds: f64,
     /// CPU time that it used meanwhile, seconds; `None` where nobody can tell.
     pub cpu_seconds: Option<f64>,
     /// Its memory before, bytes.
@@ -33,25 +35,32 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// A daemon between two looks at its process.
-    pub fn new(target: Option<String>, reactors: usize, before: Option<Usage>, after: Option<Usage>) -> Self {
+    /// A daemon between two looks at its process that lie so far apart.
+    pub fn new(
+        target: Option<String>,
+        reactors: usize,
+        time: Duration,
+        before: Option<Usage>,
+        after: Option<Usage>,
+    ) -> Self {
         let both = before.zip(after);
         Self {
             target,
             reactors,
+            seconds: time.as_secs_f64(),
             cpu_seconds: both.map(|(before, after)| after.cpu.saturating_sub(before.cpu).as_secs_f64()),
             rss_before: both.map(|(before, _)| before.resident),
             rss_after: both.map(|(_, after)| after.resident),
         }
     }
 
-    fn text(&self, seconds: f64) -> String {
+    fn text(&self) -> String {
         let mut text = match &self.target {
             Some(target) => format!("{target}, {} reactors", self.reactors),
             None => format!("started by the bench, {} reactors", self.reactors),
         };
         if let Some(cpu) = self.cpu_seconds {
-            let _ = write!(text, "; CPU {cpu:.2} s, {:.0} % of a core", 100.0 * cpu / seconds.max(1e-9));
+            let _ = write!(text, "; CPU {cpu:.2} s, {:.0} % of a core", 100.0 * cpu / self.seconds.max(1e-9));
         }
         if let (Some(before), Some(after)) = (self.rss_before, self.rss_after) {
             let _ = write!(text, "; RSS {} before, {} after", mebibytes(before), mebibytes(after));
@@ -90,7 +99,11 @@ fn short(micros: f64) -> String {
 /// A time in milliseconds, in words.
 pub(super) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
-    if millis >= 10.0 || millis.fract() == 0.0 { format!("{millis:.0} ms") } else { format!("{millis:.2} ms") }
+    if millis >= 10.0 || millis.fract() == 0.0 {
+        format!("{millis:.0} ms")
+    } else {
+        format!("{millis:.2} ms")
+    }
 }
 
 /// A number with commas.

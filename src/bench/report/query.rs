@@ -68,7 +68,7 @@ impl QueryReport {
             "query: {} connections, {loop_}; {} prompts held by {} instances, {} tokens a block; {} s a line",
             self.connections, self.prompts, self.owners, self.tokens_per_block, self.seconds
         );
-        line(&mut out, "daemon", &self.daemon.text(self.seconds * self.cells.len() as f64));
+        line(&mut out, "daemon", &self.daemon.text());
         line(&mut out, "holds", &format!("{} blocks, counted once an instance", count(self.blocks_held)));
         let names = ["depth", "hit", "as", "answers/s", "p50", "p90", "p99", "p99.9", "max", "CPU", "wrong"];
         out.push('\n');

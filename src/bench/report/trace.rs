@@ -71,8 +71,9 @@ impl TraceReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let speed =
-            self.speed.map_or("as fast as possible".to_owned(), |speed| format!("{speed} times as fast as recorded"));
+        let speed = self
+            .speed
+            .map_or("as fast as possible".to_owned(), |speed| format!("{speed} times as fast as recorded"));
         let _ = writeln!(
             out,
             "trace: {} requests in {:.1} s, {speed}; {} workers of {} blocks of {} tokens, {} routing",
@@ -83,7 +84,7 @@ impl TraceReport {
             self.tokens_per_block,
             self.route
         );
-        line(&mut out, "daemon", &self.daemon.text(self.seconds));
+        line(&mut out, "daemon", &self.daemon.text());
         let share = |tokens: u64| 100.0 * tokens as f64 / self.prompt_tokens.max(1) as f64;
         let hits = format!(
             "{:.2} % of {} prompt tokens by the answers, {:.2} % in truth",
@@ -100,7 +101,11 @@ impl TraceReport {
             "{exact} exact, {under_way} right for events under way, {wrong} wrong; one for each worker and request"
         );
         line(&mut out, "answers", &told);
-        let told = format!("asked again when all was applied: {} exact, {} wrong", count(quiet_exact), count(quiet_wrong));
+        let told = format!(
+            "asked again when all was applied: {} exact, {} wrong",
+            count(quiet_exact),
+            count(quiet_wrong)
+        );
         line(&mut out, "", &told);
         line(&mut out, "latency", &percentiles_text(&self.latency));
         line(&mut out, "lag of events", &percentiles_text(&self.lag));
@@ -121,10 +126,12 @@ impl Checked {
         let Bounds { least, most } = worker.bounds(prompt);
         let of = |blocks: usize| blocks as u64 * u64::from(block_size);
         let whole = tokens.is_multiple_of(block_size.into());
-        let place = match (of(least)..=of(most)).contains(&tokens) && whole {
-            true if least == most => &mut self.exact,
-            true => &mut self.under_way,
-            false => &mut self.wrong,
+        let place = if !whole || !(of(least)..=of(most)).contains(&tokens) {
+            &mut self.wrong
+        } else if least == most {
+            &mut self.exact
+        } else {
+            &mut self.under_way
         };
         *place += 1;
     }

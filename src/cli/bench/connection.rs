@@ -54,8 +54,9 @@ impl Connection {
                 }
             }
         };
-        let stream = open()
-            .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("cannot connect to {target}: {error}")))?;
+        let stream = open().map_err(|error| {
+            Failure::new(exit::UNAVAILABLE, format!("cannot connect to {target}: {error}"))
+        })?;
         Ok(Self { stream, target: target.clone(), buffer: Vec::new() })
     }
 

@@ -49,7 +49,10 @@ impl Fleet {
     pub(super) fn start(plan: Plan, target: &Target, common: &Common, stop: &Stop) -> Result<Self, Failure> {
         let advertised = common.advertise.clone().unwrap_or_else(|| common.bind.clone());
         if ["0.0.0.0", "*", "[::]", "::"].contains(&advertised.as_str()) {
-            return Err(usage("--advertise", &format!("is needed, since {advertised} is no host to connect to")));
+            return Err(usage(
+                "--advertise",
+                &format!("is needed, since {advertised} is no host to connect to"),
+            ));
         }
         let tenant = format!("bench-{:08x}", fastrand::u32(..));
         let client = Client::new(target.clone(), REQUEST);

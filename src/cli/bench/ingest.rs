@@ -9,13 +9,12 @@ use clap::{Args, value_parser};
 use super::fleet::{Fleet, MODEL, Plan, mark};
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
-use super::subject::{Subject, Turns};
+use super::subject::{Look, Subject, Turns};
 use super::{Common, OnTime, Outcome, Watching, family, internal, now, number, usage};
 use crate::bench::gate::{self, Settled};
 use crate::bench::load::{Made, Maker, Shape};
 use crate::bench::report::{Counts, IngestReport, Reactor};
 use crate::bench::schedule::{Punctuality, Schedule};
-use crate::bench::seen::Usage;
 use crate::cli::exit::Failure;
 use crate::cli::stop::Stop;
 use crate::limits::{
@@ -126,7 +125,7 @@ pub(super) fn run(args: &IngestArgs, stop: &Stop) -> Result<Outcome<IngestReport
     args.check()?;
     let mut subject = Subject::find(&args.common, stop)?;
     let fleet = Fleet::start(args.plan(), &subject.target, &args.common, stop)?;
-    let (turns, used) = (subject.turns()?, subject.usage());
+    let (turns, before) = (subject.turns()?, subject.look());
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span());
     let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample())?;
@@ -137,7 +136,7 @@ pub(super) fn run(args: &IngestArgs, stop: &Stop) -> Result<Outcome<IngestReport
     let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), stop)?;
     let ended = Instant::now();
     drop(sampler);
-    let run = Run { start, last, seen, ended, marks, turns, used };
+    let run = Run { start, last, seen, ended, marks, turns, before };
     args.report(&mut subject, &watch, &sent, &run)
 }
 
@@ -149,14 +148,18 @@ struct Run {
     ended: Instant,
     marks: Vec<u64>,
     turns: Turns,
-    used: Option<Usage>,
+    before: Look,
 }
 
 impl IngestArgs {
     fn check(&self) -> Result<(), Failure> {
-        let (events, blocks, tokens) = (u64::from(self.events), u64::from(self.blocks), u64::from(self.tokens));
+        let (events, blocks, tokens) =
+            (u64::from(self.events), u64::from(self.blocks), u64::from(self.tokens));
         if events * blocks > BENCH_BATCH_BLOCKS {
-            return Err(usage("--events", &format!("× --blocks is more than {BENCH_BATCH_BLOCKS} blocks a batch")));
+            return Err(usage(
+                "--events",
+                &format!("× --blocks is more than {BENCH_BATCH_BLOCKS} blocks a batch"),
+            ));
         }
         if events * blocks * tokens > EVENT_TOKENS as u64 / 2 {
             return Err(usage(
@@ -219,14 +222,20 @@ impl IngestArgs {
                     return Err(failure);
                 }
             }
-            let outcomes = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(internal(&"a publisher panicked")))
-            });
+            let outcomes = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(internal(&"a publisher panicked"))));
             outcomes.collect()
         })
     }
 
-    fn publish(&self, number: usize, publisher: &Publisher, watch: &Watch, stop: &Stop) -> Result<Sent, Failure> {
+    fn publish(
+        &self,
+        number: usize,
+        publisher: &Publisher,
+        watch: &Watch,
+        stop: &Stop,
+    ) -> Result<Sent, Failure> {
         let mut maker = self.maker(number);
         let mut sender = Sender {
             publisher,
@@ -246,7 +255,6 @@ impl IngestArgs {
         };
         outcome?;
         sender.flush().map_err(|error| internal(&error))?;
-        sender.sent.counts.blocks_held = maker.blocks();
         Ok(sender.sent)
     }
 
@@ -280,7 +288,12 @@ impl IngestArgs {
         Ok(())
     }
 
-    fn as_fast_as_possible(&self, maker: &mut Maker, sender: &mut Sender<'_>, stop: &Stop) -> Result<(), Failure> {
+    fn as_fast_as_possible(
+        &self,
+        maker: &mut Maker,
+        sender: &mut Sender<'_>,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
         if !stop.sleep_until(sender.watch.start) {
             return stop.check();
         }
@@ -306,8 +319,8 @@ impl IngestArgs {
         sent: &[Sent],
         run: &Run,
     ) -> Result<Outcome<IngestReport>, Failure> {
-        let used = subject.usage();
         let turns = subject.turns()?;
+        let daemon = subject.measured(turns.turns.len(), run.before);
         let Found { applied, reactors, gaps, missed, skipped } = found(watch, run, &turns);
         let mut all = Counts::default();
         let mut punctuality = Punctuality::new(self.on_time.late());
@@ -337,7 +350,7 @@ impl IngestArgs {
             tokens_per_block: self.tokens,
             sent_seconds: (run.last - run.start).as_secs_f64(),
             applied_seconds: (until - run.start).as_secs_f64(),
-            daemon: subject.measured(reactors.len(), run.used, used),
+            daemon,
             sent: all,
             applied,
             gaps,
@@ -376,6 +389,7 @@ impl Sender<'_> {
         self.sent.counts.events += made.events;
         self.sent.counts.blocks_stored += made.stored;
         self.sent.counts.blocks_removed += made.removed;
+        self.sent.counts.blocks_held = self.sent.counts.blocks_stored - self.sent.counts.blocks_removed;
         self.publisher.post(made.payload)?;
         self.waiting.push(due);
         if self.waiting.len() >= BENCH_BURST {
@@ -419,7 +433,8 @@ fn found(watch: &Watch, run: &Run, turns: &Turns) -> Found {
         ..Reactor::default()
     };
     let mut reactors: Vec<Reactor> = (0..turns.turns.len()).map(reactor).collect();
-    let mut found = Found { applied: Counts::default(), reactors: Vec::new(), gaps: 0, missed: 0, skipped: 0 };
+    let mut found =
+        Found { applied: Counts::default(), reactors: Vec::new(), gaps: 0, missed: 0, skipped: 0 };
     for (service, mark) in watch.services().into_iter().zip(&run.marks) {
         let Some(service) = service else { continue };
         let stream = &service.stream;

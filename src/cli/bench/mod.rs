@@ -136,7 +136,10 @@ fn deliver<R: Serialize>(common: &Common, outcome: Outcome<R>) -> Result<(), Fai
         for (name, times) in &outcome.histograms {
             let path = if outcome.histograms.len() == 1 { path.clone() } else { named(path, name) };
             write_histogram(&path, times).map_err(|error| {
-                Failure::new(exit::CANNOT_CREATE, format!("--histogram: cannot write {}: {error}", path.display()))
+                Failure::new(
+                    exit::CANNOT_CREATE,
+                    format!("--histogram: cannot write {}: {error}", path.display()),
+                )
             })?;
         }
     }

@@ -22,8 +22,8 @@ use crate::bench::times::Times;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_CONNECTIONS, BENCH_EVENT_BLOCKS, BENCH_FILL_SECONDS, BENCH_PROMPT_TOKENS, BENCH_PUBLISHERS, BENCH_RATE,
-    BENCH_SECONDS, BLOCK_TOKENS,
+    BENCH_CONNECTIONS, BENCH_EVENT_BLOCKS, BENCH_FILL_SECONDS, BENCH_PROMPT_TOKENS, BENCH_PUBLISHERS,
+    BENCH_RATE, BENCH_SECONDS, BLOCK_TOKENS,
 };
 use crate::wire::chain::Chain;
 use crate::wire::family::Family;
@@ -137,7 +137,7 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
     let fleet = Fleet::start(plan, &subject.target, &args.common, stop)?;
     let blocks_held = args.fill(&subject, &fleet, stop)?;
     let reactors = subject.turns()?.turns.len();
-    let used = subject.usage();
+    let before = subject.look();
     let about = About {
         host: host(&subject.target),
         model: MODEL.to_owned(),
@@ -151,11 +151,13 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
     let points = args.points();
     let progress = Progress::new("query", points.len() as u64);
     for (at, point) in points.iter().enumerate() {
-        let name = format!("{}-{}-{}", point.cell.depth, (point.cell.hit * 100.0).round(), point.encoding.name());
+        let name =
+            format!("{}-{}-{}", point.cell.depth, (point.cell.hit * 100.0).round(), point.encoding.name());
         progress.at(at as u64, || name.clone());
         let mut questions = args.questions(point, &about);
         let cpu = subject.usage();
-        let (heard, seconds) = args.measure(&mut connections, &mut questions, (&about, point.encoding), stop)?;
+        let (heard, seconds) =
+            args.measure(&mut connections, &mut questions, (&about, point.encoding), stop)?;
         let cpu = cpu.zip(subject.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         cells.push(CellReport {
             depth: point.cell.depth,
@@ -181,7 +183,7 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
         rate: args.rate,
         seconds: args.seconds,
         blocks_held,
-        daemon: subject.measured(reactors, used, subject.usage()),
+        daemon: subject.measured(reactors, before),
         cells,
         gates: gates.clone(),
     };
@@ -226,7 +228,9 @@ impl QueryArgs {
         let encodings = if self.binary { &Encoding::ALL[..] } else { &Encoding::ALL[..1] };
         let cells = self.cells().into_iter().zip(0..);
         cells
-            .flat_map(|(cell, number)| encodings.iter().map(move |&encoding| Point { cell, number, encoding }))
+            .flat_map(|(cell, number)| {
+                encodings.iter().map(move |&encoding| Point { cell, number, encoding })
+            })
             .collect()
     }
 
@@ -257,7 +261,10 @@ impl QueryArgs {
         let marks = fleet.publishers.iter().map(|publisher| mark(publisher, self.family));
         let marks = marks.collect::<Result<Vec<u64>, _>>()?;
         if watch.until_seen(&marks, Duration::from_secs(BENCH_FILL_SECONDS), stop)?.is_none() {
-            return Err(Failure::new(exit::UNAVAILABLE, "the daemon does not apply what was published to fill it"));
+            return Err(Failure::new(
+                exit::UNAVAILABLE,
+                "the daemon does not apply what was published to fill it",
+            ));
         }
         drop(sampler);
         Ok(watch.services().into_iter().flatten().map(|service| service.stream.blocks_held).sum())
@@ -309,9 +316,9 @@ impl QueryArgs {
             };
             let threads: Vec<_> =
                 (0..).zip(connections.iter_mut()).map(|each| scope.spawn(move || one(each))).collect();
-            let heard = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(internal(&"a connection panicked")))
-            });
+            let heard = threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err(internal(&"a connection panicked"))));
             heard.collect::<Result<Vec<_>, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();

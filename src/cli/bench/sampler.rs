@@ -50,12 +50,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Watch {
     /// Over so many streams, in a run that begins at `start` and sends for `span`.
     pub(super) fn new(streams: usize, start: Instant, span: Duration) -> Arc<Self> {
-        let looked = Looked {
-            lags: Lags::new(span),
-            gaps: Times::new(),
-            last: vec![None; streams],
-            failure: None,
-        };
+        let looked =
+            Looked { lags: Lags::new(span), gaps: Times::new(), last: vec![None; streams], failure: None };
         Arc::new(Self {
             start,
             logs: (0..streams).map(|_| Mutex::default()).collect(),

@@ -1,6 +1,7 @@
 //! The daemon that is measured: one that the bench starts, or a running one.
 
 use std::fs;
+use std::time::Instant;
 
 use clap::ValueEnum as _;
 
@@ -29,6 +30,13 @@ pub(super) struct Subject {
 pub(super) struct Turns {
     pub(super) turns: Vec<u64>,
     pub(super) stalls: Vec<u64>,
+}
+
+/// What its process had used at some time.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    at: Instant,
+    usage: Option<Usage>,
 }
 
 impl Subject {
@@ -74,9 +82,15 @@ impl Subject {
         Ok(Turns { turns: of("reactor_turns_total"), stalls: of("reactor_stalls_total") })
     }
 
-    /// For the report.
-    pub(super) fn measured(&self, reactors: usize, before: Option<Usage>, after: Option<Usage>) -> Measured {
+    /// What its process has used, and when.
+    pub(super) fn look(&self) -> Look {
+        Look { at: Instant::now(), usage: self.usage() }
+    }
+
+    /// For the report: from `before` until now.
+    pub(super) fn measured(&self, reactors: usize, before: Look) -> Measured {
         let target = (!self.is_own).then(|| self.target.to_string());
-        Measured::new(target, reactors, before, after)
+        let now = self.look();
+        Measured::new(target, reactors, now.at - before.at, before.usage, now.usage)
     }
 }

@@ -14,7 +14,7 @@ use super::connection::{Connection, host};
 use super::fleet::{Fleet, MODEL, Plan, instance};
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
-use super::subject::Subject;
+use super::subject::{Look, Subject};
 use super::{Common, OnTime, Outcome, Watching, family, internal, now, number, usage};
 use crate::bench::ask::{About, Encoding};
 use crate::bench::gate::{self, Settled};
@@ -22,15 +22,14 @@ use crate::bench::load::{payload, removal, stores};
 use crate::bench::mix;
 use crate::bench::report::{Checked, TraceReport};
 use crate::bench::schedule::Punctuality;
-use crate::bench::seen::Usage;
 use crate::bench::times::Times;
 use crate::bench::trace::{Request, Requests};
 use crate::bench::worker::Worker;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_ASKED_AGAIN, BENCH_CAPACITY, BENCH_EVENT_BLOCKS, BENCH_PUBLISHERS, BENCH_SETTLE_SECONDS, BENCH_TRACE_IDS,
-    BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
+    BENCH_ASKED_AGAIN, BENCH_CAPACITY, BENCH_EVENT_BLOCKS, BENCH_PUBLISHERS, BENCH_SETTLE_SECONDS,
+    BENCH_TRACE_IDS, BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
 };
 use crate::wire::chain::Chain;
 use crate::wire::family::Family;
@@ -186,7 +185,7 @@ pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>,
     };
     let fleet = Fleet::start(plan, &subject.target, &args.common, stop)?;
     let reactors = subject.turns()?.turns.len();
-    let used = subject.usage();
+    let before = subject.look();
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span(&requests));
     let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample())?;
@@ -203,7 +202,7 @@ pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>,
         play.ask_again(&requests)?;
     }
     drop(sampler);
-    let run = Run { start, seen, requests: requests.len() as u64, reactors, used };
+    let run = Run { start, seen, requests: requests.len() as u64, reactors, before };
     let tally = play.tally;
     Ok(args.report(&subject, &watch, &tally, &run))
 }
@@ -214,7 +213,7 @@ struct Run {
     seen: Option<Instant>,
     requests: u64,
     reactors: usize,
-    used: Option<Usage>,
+    before: Look,
 }
 
 impl TraceArgs {
@@ -222,7 +221,8 @@ impl TraceArgs {
     fn read(&self) -> Result<Vec<Request>, Failure> {
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.file.display());
         let file = File::open(&self.file).map_err(|error| Failure::new(exit::NO_INPUT, named(&error)))?;
-        let most = self.requests.map_or(usize::MAX, |requests| usize::try_from(requests).unwrap_or(usize::MAX));
+        let most =
+            self.requests.map_or(usize::MAX, |requests| usize::try_from(requests).unwrap_or(usize::MAX));
         let (mut requests, mut ids) = (Vec::new(), 0);
         for request in Requests::new(BufReader::new(file)).take(most) {
             let request = request.map_err(|error| Failure::new(exit::DATA, named(&error)))?;
@@ -301,7 +301,7 @@ impl TraceArgs {
             speed: self.factor(),
             route: if self.route == Route::Best { "best" } else { "round-robin" },
             seconds: tally.last.saturating_duration_since(run.start).as_secs_f64(),
-            daemon: subject.measured(run.reactors, run.used, subject.usage()),
+            daemon: subject.measured(run.reactors, run.before),
             prompt_tokens: tally.prompt_tokens,
             hit_tokens_answered: tally.hit_answered,
             hit_tokens_true: tally.hit_true,
@@ -376,7 +376,12 @@ impl<'a> Play<'a> {
         self.tally.latency.record(sent.elapsed());
         let answered = self.answered(&body)?;
         for (player, tokens) in self.players.iter().zip(&answered) {
-            self.tally.answers.note(&player.worker, &text.blocks[..text.asked], *tokens, self.args.block_size);
+            self.tally.answers.note(
+                &player.worker,
+                &text.blocks[..text.asked],
+                *tokens,
+                self.args.block_size,
+            );
         }
         let chosen = self.choose(number, &answered);
         self.tally.prompt_tokens += text.prompt as u64;
@@ -388,7 +393,9 @@ impl<'a> Play<'a> {
     fn answered(&self, body: &[u8]) -> Result<Vec<u64>, Failure> {
         let answer = self.args.encoding().answer(&self.about.tenant, body);
         let answer = answer.ok_or_else(|| Failure::new(exit::DATA, "an answer cannot be read"))?;
-        Ok((0..self.players.len()).map(|worker| answer.get(&instance(worker)).copied().unwrap_or(0)).collect())
+        Ok((0..self.players.len())
+            .map(|worker| answer.get(&instance(worker)).copied().unwrap_or(0))
+            .collect())
     }
 
     fn choose(&self, number: u64, answered: &[u64]) -> usize {
@@ -465,7 +472,8 @@ impl<'a> Play<'a> {
             let question = self.args.encoding().request(&self.about, &text.tokens[..text.prompt]);
             let body = self.connection.ask(&question)?;
             for (player, tokens) in self.players.iter().zip(self.answered(&body)?) {
-                let held = player.worker.holds(&text.blocks[..text.asked]) as u64 * u64::from(self.args.block_size);
+                let held =
+                    player.worker.holds(&text.blocks[..text.asked]) as u64 * u64::from(self.args.block_size);
                 let answers = &mut self.tally.answers;
                 *(if tokens == held { &mut answers.quiet_exact } else { &mut answers.quiet_wrong }) += 1;
             }

@@ -1,6 +1,7 @@
 //! Questions and answers of `/query` as bytes.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -78,7 +79,7 @@ impl Encoding {
             Self::Octets => {
                 let escape = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
                 let (model, tenant) = (escape(model), escape(tenant));
-                target += &format!("?model={model}&tenant_id={tenant}&block_size={block_size}");
+                let _ = write!(target, "?model={model}&tenant_id={tenant}&block_size={block_size}");
                 ("application/octet-stream", little(tokens))
             }
         };

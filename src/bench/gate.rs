@@ -1,5 +1,6 @@
 //! Whether a run is worth its figures: gates, each with the reason in words.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -45,9 +46,10 @@ pub fn generator(punctuality: &Punctuality, due: u64, share: f64, what: &str) ->
         millis(punctuality.bound())
     );
     if unsent > 0 {
-        words += &format!(" or, {} of them, not at all", count(unsent));
+        let _ = write!(words, " or, {} of them, not at all", count(unsent));
     }
-    words += &format!("; {} % may be; the latest by {}", percent(share), millis(punctuality.times().max()));
+    let _ =
+        write!(words, "; {} % may be; the latest by {}", percent(share), millis(punctuality.times().max()));
     Gate { name: "generator valid", passed: found <= share, words }
 }
 
@@ -110,5 +112,5 @@ pub fn answers(checked: u64, wrong: u64) -> Gate {
 
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent == percent.round() { format!("{percent:.0}") } else { format!("{percent:.2}") }
+    if percent.fract() == 0.0 { format!("{percent:.0}") } else { format!("{percent:.2}") }
 }

@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Target};
@@ -30,9 +29,7 @@ impl Daemon {
     pub(super) fn start(stop: &Stop, flags: &[String]) -> Result<(Self, Target), Failure> {
         let cannot =
             |error: io::Error| Failure::new(exit::INTERNAL, format!("cannot start the daemon: {error}"));
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let folder = env::temp_dir().join(format!("kvatlas-{}-{number}", std::process::id()));
+        let folder = env::temp_dir().join(format!("kvatlas-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(cannot)?;
         let spawned = spawn(&folder, flags);
         if spawned.is_err() {

@@ -59,8 +59,8 @@ fn forward(mut client: TcpStream, to: SocketAddr, change: fn(&str, Vec<u8>) -> V
         let Some((head, body)) = message(&mut daemon) else { return };
         let body = change(&target, body);
         let kept = head.lines().filter(|line| !line.to_lowercase().starts_with("content-length"));
-        let mut head: String = kept.filter(|line| !line.is_empty()).flat_map(|line| [line, "\r\n"]).collect();
-        head += &format!("content-length: {}\r\n\r\n", body.len());
+        let head: String = kept.filter(|line| !line.is_empty()).flat_map(|line| [line, "\r\n"]).collect();
+        let head = format!("{head}content-length: {}\r\n\r\n", body.len());
         if client.write_all(&[head.as_bytes(), &body].concat()).is_err() {
             return;
         }

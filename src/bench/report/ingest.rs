@@ -23,6 +23,9 @@ pub struct Counts {
     pub blocks_held: u64,
 }
 
+/// One figure of them.
+type Part = fn(&Counts) -> u64;
+
 /// One reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reactor {
@@ -103,7 +106,7 @@ impl IngestReport {
             line(&mut out, "CPU a block", &format!("{micros:.2} µs, stored or removed"));
         }
         let _ = writeln!(out, "\n  {:<16}{:>16}{:>16}{:>18}", "", "sent", "applied", "applied a second");
-        let rows: [(&str, fn(&Counts) -> u64); 4] = [
+        let rows: [(&str, Part); 4] = [
             ("batches", |counts| counts.batches),
             ("events", |counts| counts.events),
             ("blocks stored", |counts| counts.blocks_stored),

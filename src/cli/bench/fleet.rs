@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Common, internal, usage};
+use super::{Common, internal};
 use crate::bench::load::payload;
 use crate::cli::client::{Client, Target};
 use crate::cli::exit::{self, Failure};
@@ -47,30 +47,20 @@ pub(super) fn instance(number: usize) -> String {
 impl Fleet {
     /// Binds the publishers, registers them and waits until the daemon listens to all of them.
     pub(super) fn start(plan: Plan, target: &Target, common: &Common, stop: &Stop) -> Result<Self, Failure> {
-        let advertised = common.advertise.clone().unwrap_or_else(|| common.bind.clone());
-        if ["0.0.0.0", "*", "[::]", "::"].contains(&advertised.as_str()) {
-            return Err(usage(
-                "--advertise",
-                &format!("is needed, since {advertised} is no host to connect to"),
-            ));
-        }
         let tenant = format!("bench-{:08x}", fastrand::u32(..));
         let client = Client::new(target.clone(), REQUEST);
         let mut fleet = Self { publishers: Vec::new(), tenant, client, registered: 0 };
         for number in 0..plan.publishers {
-            fleet.add(number, plan, common, &advertised)?;
+            fleet.add(number, plan, common)?;
             stop.check()?;
         }
         fleet.joined(stop)?;
         Ok(fleet)
     }
 
-    fn add(&mut self, number: u32, plan: Plan, common: &Common, advertised: &str) -> Result<(), Failure> {
-        let port = match common.base_port {
-            0 => 0,
-            first => u16::try_from(u32::from(first) + number)
-                .map_err(|_| usage("--base-port", "there are not so many ports behind it"))?,
-        };
+    fn add(&mut self, number: u32, plan: Plan, common: &Common) -> Result<(), Failure> {
+        // the ports were checked before
+        let port = if common.base_port == 0 { 0 } else { u32::from(common.base_port) + number };
         let any = |port| format!("tcp://{}:{port}", common.bind);
         let options = PublisherOptions {
             replay: plan.replay.then(|| any(0)),
@@ -84,7 +74,7 @@ impl Fleet {
             .map_err(|error| Failure::new(exit::UNAVAILABLE, format!("--bind: {error}")))?;
         let reach = |endpoint: &str| {
             let port = endpoint.rsplit_once(':').map_or("", |(_, port)| port);
-            format!("tcp://{advertised}:{port}")
+            format!("tcp://{}:{port}", common.advertised())
         };
         let body = json!({"endpoint": reach(publisher.endpoint()), "replay_endpoint": publisher.replay_endpoint().map(reach),
             "type": plan.family.engine, "modelname": MODEL, "tenant_id": self.tenant, "instance_id": instance(number as usize),

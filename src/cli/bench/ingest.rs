@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, value_parser};
@@ -123,12 +124,13 @@ struct Sent {
 /// Measures.
 pub(super) fn run(args: &IngestArgs, stop: &Stop) -> Result<Outcome<IngestReport>, Failure> {
     args.check()?;
+    args.common.check(args.publishers)?;
     let mut subject = Subject::find(&args.common, stop)?;
     let fleet = Fleet::start(args.plan(), &subject.target, &args.common, stop)?;
     let (turns, before) = (subject.turns()?, subject.look());
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span());
-    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample())?;
+    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample)?;
     let sent = args.publish_all(&fleet, &watch, stop)?;
     let marks = fleet.publishers.iter().map(|publisher| mark(publisher, args.family));
     let marks = marks.collect::<Result<Vec<u64>, _>>()?;
@@ -213,7 +215,7 @@ impl IngestArgs {
                 stop.set();
                 internal(&error)
             })?;
-            while !threads.iter().all(|thread| thread.is_finished()) {
+            while !threads.iter().all(ScopedJoinHandle::is_finished) {
                 std::thread::sleep(Duration::from_millis(10));
                 let words = || format!("{} batches under way", watch.under_way());
                 progress.at_time(watch.start.elapsed(), words);
@@ -245,7 +247,7 @@ impl IngestArgs {
             waiting: Vec::with_capacity(BENCH_BURST),
             sent: Sent {
                 counts: Counts::default(),
-                punctuality: Punctuality::new(self.on_time.late()),
+                punctuality: Punctuality::new(self.on_time.late),
                 last: watch.start,
             },
         };
@@ -267,7 +269,7 @@ impl IngestArgs {
     ) -> Result<(), Failure> {
         let count = schedule.count(self.span());
         // what is later than this is late in any case, and need not be sent
-        let over = sender.watch.start + self.span() + self.on_time.late();
+        let over = sender.watch.start + self.span() + self.on_time.late;
         let failed = |error: PublishError| internal(&error);
         let mut made = maker.make(now());
         for number in 0..count {
@@ -323,7 +325,7 @@ impl IngestArgs {
         let daemon = subject.measured(turns.turns.len(), run.before);
         let Found { applied, reactors, gaps, missed, skipped } = found(watch, run, &turns);
         let mut all = Counts::default();
-        let mut punctuality = Punctuality::new(self.on_time.late());
+        let mut punctuality = Punctuality::new(self.on_time.late);
         for sent in sent {
             all = sum(all, sent.counts);
             punctuality.add(&sent.punctuality);
@@ -335,9 +337,9 @@ impl IngestArgs {
         });
         let settled = Settled {
             after: run.seen.map(|seen| seen.saturating_duration_since(run.last)),
-            bound: self.watching.settle(),
+            bound: self.watching.settle,
             growth: lags.growth(),
-            growth_bound: due.map(|_| self.watching.growth()),
+            growth_bound: due.map(|_| self.watching.growth),
             lost: (missed + skipped).max(differ(all, applied)),
         };
         let gates = vec![generator, gate::kept_up(&settled)];

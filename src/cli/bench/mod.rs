@@ -92,8 +92,8 @@ struct Common {
 #[derive(Clone, Debug, Args)]
 struct OnTime {
     /// Sent later than this after it was due is late
-    #[arg(long, value_name = "MS", help_heading = "Gates", default_value_t = 5.0, value_parser = millis)]
-    late_ms: f64,
+    #[arg(long = "late-ms", value_name = "MS", help_heading = "Gates", default_value = "5", value_parser = millis)]
+    late: Duration,
     /// Most that may be late, percent
     #[arg(long, value_name = "PERCENT", help_heading = "Gates", default_value_t = 1.0, value_parser = percent)]
     late_share: f64,
@@ -103,14 +103,14 @@ struct OnTime {
 #[derive(Clone, Debug, Args)]
 struct Watching {
     /// How often it is looked at what the daemon has applied: by so much a lag may be overrated
-    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = value_parser!(u64).range(1..=1000))]
-    sample_ms: u64,
+    #[arg(long = "sample-ms", value_name = "MS", default_value = "10", value_parser = sample)]
+    sample: Duration,
     /// Everything is applied so soon after the last batch was sent
-    #[arg(long, value_name = "MS", help_heading = "Gates", default_value_t = 1000.0, value_parser = millis)]
-    settle_ms: f64,
+    #[arg(long = "settle-ms", value_name = "MS", help_heading = "Gates", default_value = "1000", value_parser = millis)]
+    settle: Duration,
     /// Most that the median lag may grow from the first quarter of the run to the last
-    #[arg(long, value_name = "MS", help_heading = "Gates", default_value_t = 100.0, value_parser = millis)]
-    growth_ms: f64,
+    #[arg(long = "growth-ms", value_name = "MS", help_heading = "Gates", default_value = "100", value_parser = millis)]
+    growth: Duration,
 }
 
 /// What a bench leaves: a report, its histograms by name, its gates.
@@ -125,13 +125,13 @@ struct Outcome<R> {
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let stop = Stop::listen();
     match &args.what {
-        What::Ingest(args) => deliver(&args.common, ingest::run(args, &stop)?),
-        What::Query(args) => deliver(&args.common, query::run(args, &stop)?),
-        What::Trace(args) => deliver(&args.common, trace::run(args, &stop)?),
+        What::Ingest(args) => deliver(&args.common, &ingest::run(args, &stop)?),
+        What::Query(args) => deliver(&args.common, &query::run(args, &stop)?),
+        What::Trace(args) => deliver(&args.common, &trace::run(args, &stop)?),
     }
 }
 
-fn deliver<R: Serialize>(common: &Common, outcome: Outcome<R>) -> Result<(), Failure> {
+fn deliver<R: Serialize>(common: &Common, outcome: &Outcome<R>) -> Result<(), Failure> {
     if let Some(path) = &common.histogram {
         for (name, times) in &outcome.histograms {
             let path = if outcome.histograms.len() == 1 { path.clone() } else { named(path, name) };
@@ -170,27 +170,39 @@ fn write_histogram(path: &Path, times: &Times) -> std::io::Result<()> {
     out.flush()
 }
 
-impl OnTime {
-    fn late(&self) -> Duration {
-        Duration::from_secs_f64(self.late_ms / 1e3)
+impl Common {
+    /// What can be wrong with the flags of so many publishers, before anything is started.
+    fn check(&self, publishers: u32) -> Result<(), Failure> {
+        let advertised = self.advertised();
+        if ["0.0.0.0", "*", "[::]", "::"].contains(&advertised) {
+            return Err(usage(
+                "--advertise",
+                &format!("is needed, since {advertised} is no host to connect to"),
+            ));
+        }
+        if self.base_port > 0 && u32::from(self.base_port) + publishers - 1 > u32::from(u16::MAX) {
+            return Err(usage("--base-port", &format!("there are no {publishers} ports from it on")));
+        }
+        let folder = self.histogram.as_deref().and_then(Path::parent);
+        match folder {
+            Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+                let reason = format!("--histogram: there is no folder {}", folder.display());
+                Err(Failure::new(exit::CANNOT_CREATE, reason))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn share(&self) -> f64 {
-        self.late_share / 100.0
+    /// Host under which the daemon reaches the publishers.
+    fn advertised(&self) -> &str {
+        self.advertise.as_ref().unwrap_or(&self.bind)
     }
 }
 
-impl Watching {
-    fn settle(&self) -> Duration {
-        Duration::from_secs_f64(self.settle_ms / 1e3)
-    }
-
-    fn growth(&self) -> Duration {
-        Duration::from_secs_f64(self.growth_ms / 1e3)
-    }
-
-    fn sample(&self) -> Duration {
-        Duration::from_millis(self.sample_ms)
+impl OnTime {
+    /// Most that may be late, 0 to 1.
+    fn share(&self) -> f64 {
+        self.late_share / 100.0
     }
 }
 
@@ -215,8 +227,12 @@ fn number(text: &str, from: f64, to: f64) -> Result<f64, String> {
     }
 }
 
-fn millis(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 3_600_000.0)
+fn millis(text: &str) -> Result<Duration, String> {
+    number(text, 0.0, 3_600_000.0).map(|millis| Duration::from_secs_f64(millis / 1e3))
+}
+
+fn sample(text: &str) -> Result<Duration, String> {
+    number(text, 1.0, 1000.0).map(|millis| Duration::from_secs_f64(millis / 1e3))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

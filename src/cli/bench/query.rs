@@ -1,6 +1,7 @@
 //! `bench query`: prompts that are known to be held, asked for on some connections; every answer is checked.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use clap::{Args, value_parser};
@@ -122,9 +123,25 @@ struct Point {
     encoding: Encoding,
 }
 
+/// The report to be.
+struct Found {
+    cells: Vec<CellReport>,
+    histograms: Vec<(String, Times)>,
+    /// Questions of all schedules.
+    due: u64,
+    all: Heard,
+}
+
+impl Point {
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.cell.depth, (self.cell.hit * 100.0).round(), self.encoding.name())
+    }
+}
+
 /// Measures.
 pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>, Failure> {
     args.check()?;
+    args.common.check(args.owners)?;
     let mut subject = Subject::find(&args.common, stop)?;
     let plan = Plan {
         publishers: args.owners,
@@ -144,36 +161,22 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
         tenant: fleet.tenant.clone(),
         block_size: args.block_size,
     };
-    let mut connections = (0..args.connections).map(|_| Connection::open(&subject.target));
-    let mut connections = connections.by_ref().collect::<Result<Vec<_>, _>>()?;
-    let mut all = Heard::new(args.on_time.late());
-    let (mut cells, mut histograms, mut due) = (Vec::new(), Vec::new(), 0);
+    let connections = (0..args.connections).map(|_| Connection::open(&subject.target));
+    let mut connections = connections.collect::<Result<Vec<_>, _>>()?;
     let points = args.points();
+    let mut found = Found {
+        cells: Vec::new(),
+        histograms: Vec::new(),
+        due: args.schedule().map_or(0, |schedule| schedule.count(args.span())) * points.len() as u64,
+        all: Heard::new(args.on_time.late),
+    };
     let progress = Progress::new("query", points.len() as u64);
-    for (at, point) in points.iter().enumerate() {
-        let name =
-            format!("{}-{}-{}", point.cell.depth, (point.cell.hit * 100.0).round(), point.encoding.name());
-        progress.at(at as u64, || name.clone());
-        let mut questions = args.questions(point, &about);
-        let cpu = subject.usage();
-        let (heard, seconds) =
-            args.measure(&mut connections, &mut questions, (&about, point.encoding), stop)?;
-        let cpu = cpu.zip(subject.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
-        cells.push(CellReport {
-            depth: point.cell.depth,
-            hit: point.cell.hit,
-            encoding: point.encoding,
-            requests: heard.times.count(),
-            wrong: heard.wrong,
-            requests_per_second: heard.times.count() as f64 / seconds,
-            latency: heard.times.percentiles(),
-            cpu_us_per_request: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / heard.times.count().max(1) as f64),
-        });
-        due += args.schedule().map_or(0, |schedule| schedule.count(args.span()));
-        histograms.push((name, heard.times.clone()));
-        all.add(heard);
+    for (at, point) in (0..).zip(&points) {
+        progress.at(at, || point.name());
+        args.point(point, &mut connections, &about, (&subject, stop), &mut found)?;
     }
     drop(progress);
+    let Found { cells, histograms, due, all } = found;
     let gates = args.gates(&all, due);
     let report = QueryReport {
         owners: args.owners,
@@ -189,7 +192,7 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
     };
     let mut text = report.text();
     if let Some(example) = &all.example {
-        text += &format!("  the first wrong answer: {example}\n");
+        let _ = writeln!(text, "  the first wrong answer: {example}");
     }
     Ok(Outcome { report, text, gates, histograms })
 }
@@ -289,24 +292,65 @@ impl QueryArgs {
         (0..self.prompts).map(question).collect()
     }
 
-    /// Asks on all connections; what was heard, and in how many seconds.
-    fn measure(
+    /// Measures one line of the report.
+    fn point(
+        &self,
+        point: &Point,
+        connections: &mut [Connection],
+        about: &About,
+        (subject, stop): (&Subject, &Stop),
+        found: &mut Found,
+    ) -> Result<(), Failure> {
+        let mut questions = self.questions(point, about);
+        let warm = self.warm(connections, &mut questions, (about, point.encoding))?;
+        let cpu = subject.usage();
+        let (heard, seconds) = self.measure(connections, &questions, (about, point.encoding), stop)?;
+        let cpu = cpu.zip(subject.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let requests = heard.times.count();
+        found.cells.push(CellReport {
+            depth: point.cell.depth,
+            hit: point.cell.hit,
+            encoding: point.encoding,
+            requests,
+            // what warmed both ends was no part of the measurement, but must be right as well
+            wrong: warm.wrong + heard.wrong,
+            requests_per_second: requests as f64 / seconds,
+            latency: heard.times.percentiles(),
+            cpu_us_per_request: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / requests.max(1) as f64),
+        });
+        found.histograms.push((point.name(), heard.times.clone()));
+        found.all.wrong += warm.wrong;
+        found.all.example = found.all.example.take().or(warm.example);
+        found.all.add(&heard);
+        Ok(())
+    }
+
+    /// Asks every question once: warms both ends, and learns what right answers look like.
+    fn warm(
         &self,
         connections: &mut [Connection],
         questions: &mut [Question],
         (about, encoding): (&About, Encoding),
-        stop: &Stop,
-    ) -> Result<(Heard, f64), Failure> {
-        // warms both ends, and learns what right answers look like
-        let mut warm = Heard::new(self.on_time.late());
+    ) -> Result<Heard, Failure> {
+        let mut heard = Heard::new(self.on_time.late);
+        let count = connections.len();
         for (at, question) in questions.iter_mut().enumerate() {
-            let connection = at % connections.len();
-            let answer = connections[connection].ask(&question.request)?;
-            if question.check(&answer, about, encoding, &mut warm) {
+            let answer = connections[at % count].ask(&question.request)?;
+            if question.check(&answer, about, encoding, &mut heard) {
                 question.known = answer;
             }
         }
-        let questions = &*questions;
+        Ok(heard)
+    }
+
+    /// Asks on all connections; what was heard, and in how many seconds.
+    fn measure(
+        &self,
+        connections: &mut [Connection],
+        questions: &[Question],
+        (about, encoding): (&About, Encoding),
+        stop: &Stop,
+    ) -> Result<(Heard, f64), Failure> {
         let start = Instant::now() + LEAD;
         let step = connections.len() as u64;
         let heard = std::thread::scope(|scope| {
@@ -322,11 +366,10 @@ impl QueryArgs {
             heard.collect::<Result<Vec<_>, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
-        let mut all = Heard::new(self.on_time.late());
-        heard.into_iter().for_each(|heard| all.add(heard));
-        // those were no part of the measurement, but they must be right as well
-        all.wrong += warm.wrong;
-        all.example = all.example.or(warm.example);
+        let mut all = Heard::new(self.on_time.late);
+        for heard in &heard {
+            all.add(heard);
+        }
         Ok((all, seconds))
     }
 
@@ -340,7 +383,7 @@ impl QueryArgs {
         start: Instant,
         stop: &Stop,
     ) -> Result<Heard, Failure> {
-        let mut heard = Heard::new(self.on_time.late());
+        let mut heard = Heard::new(self.on_time.late);
         let mut free = start;
         for turn in turns {
             let due = self.schedule().map(|schedule| schedule.due(turn));
@@ -410,10 +453,12 @@ impl Heard {
         Self { times: Times::new(), punctuality: Punctuality::new(late), wrong: 0, example: None }
     }
 
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.times.add(&other.times);
         self.punctuality.add(&other.punctuality);
         self.wrong += other.wrong;
-        self.example = self.example.take().or(other.example);
+        if self.example.is_none() {
+            self.example.clone_from(&other.example);
+        }
     }
 }

@@ -174,6 +174,7 @@ struct Tally {
 
 /// Measures.
 pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>, Failure> {
+    args.common.check(args.workers)?;
     let requests = args.read()?;
     let mut subject = Subject::find(&args.common, stop)?;
     let plan = Plan {
@@ -188,7 +189,7 @@ pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>,
     let before = subject.look();
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span(&requests));
-    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample())?;
+    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample)?;
     let mut play = Play::new(args, &fleet, &watch, stop, &subject)?;
     let progress = Progress::new("trace", requests.len() as u64);
     for (number, request) in (0..).zip(&requests) {
@@ -282,9 +283,9 @@ impl TraceArgs {
         let stored: u64 = streams.map(|stream| stream.blocks_stored).sum();
         let settled = Settled {
             after: run.seen.map(|seen| seen.saturating_duration_since(tally.last)),
-            bound: self.watching.settle(),
+            bound: self.watching.settle,
             growth: lags.growth(),
-            growth_bound: self.factor().map(|_| self.watching.growth()),
+            growth_bound: self.factor().map(|_| self.watching.growth),
             lost: lost.max(stored.abs_diff(tally.stored)).max(removed.abs_diff(tally.evicted)),
         };
         let generator = self.factor().map_or_else(gate::no_schedule, |_| {
@@ -342,7 +343,7 @@ impl<'a> Play<'a> {
         let tally = Tally {
             answers: Checked::default(),
             latency: Times::new(),
-            punctuality: Punctuality::new(args.on_time.late()),
+            punctuality: Punctuality::new(args.on_time.late),
             prompt_tokens: 0,
             hit_answered: 0,
             hit_true: 0,

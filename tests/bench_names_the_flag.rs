@@ -13,6 +13,8 @@ fn what_cannot_be_measured_is_refused() {
         path.to_str().unwrap().to_owned()
     };
     let (bad, empty) = (file("bad.jsonl", "{\"timestamp\": 0}\n"), file("empty.jsonl", "\n"));
+    let line = |stamp: &str| format!("{{\"timestamp\": {stamp}, \"input_length\": 0, \"hash_ids\": []}}\n");
+    let endless = file("endless.jsonl", &(line("0") + &line("1e300")));
     for (code, arguments, words) in [
         (64, &["ingest", "--rate", "0"][..], "--rate"),
         (64, &["ingest", "--rate", "fast"], "or max"),
@@ -28,7 +30,8 @@ fn what_cannot_be_measured_is_refused() {
         (64, &["query", "--hit", "50,101"], "--hit"),
         (64, &["query", "--depth", "1000000", "--prompts", "1000"], "--prompts"),
         (64, &["trace"], "FILE"),
-        (64, &["trace", &bad, "--speed", "-1"], "--speed"),
+        (64, &["trace", &bad, "--speed", "0"], "--speed"),
+        (64, &["trace", &endless], "--speed"),
         (65, &["trace", &bad], "bad.jsonl: line 1: missing field"),
         (65, &["trace", &empty], "empty.jsonl: there is no request"),
         (66, &["trace", "nowhere.jsonl"], "nowhere.jsonl"),

@@ -16,7 +16,7 @@ use fleet::{Ask, Daemon};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Ids and input lengths: fronts of some families of texts, each with an end of its own.
+/// Ids and lengths of prompts: fronts of some families of texts, each with an end of its own.
 fn requests() -> Vec<(Vec<u64>, u64)> {
     (0..60_u64)
         .map(|number| {
@@ -24,7 +24,12 @@ fn requests() -> Vec<(Vec<u64>, u64)> {
             let mut ids: Vec<u64> = (0..shared).map(|depth| 10 * family + depth).collect();
             ids.push(1000 + number);
             let input = ids.len() as u64 * 512 - number * 13 % 500;
-            (ids, input)
+            match number {
+                // a prompt of nothing, and one of less than a block
+                30 => (Vec::new(), 0),
+                31 => (vec![1031], 20),
+                _ => (ids, input),
+            }
         })
         .collect()
 }

@@ -401,9 +401,9 @@ impl QueryArgs {
             heard.punctuality.note(sent - due.max(free).min(sent));
             let answer = connection.ask(&question.request)?;
             let since = if self.rate.is_some() { due } else { sent };
-            heard.times.record(since.elapsed());
-            question.check(&answer, about, encoding, &mut heard);
             free = Instant::now();
+            heard.times.record(free - since);
+            question.check(&answer, about, encoding, &mut heard);
         }
         stop.check()?;
         Ok(heard)

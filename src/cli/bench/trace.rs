@@ -28,8 +28,8 @@ use crate::bench::worker::Worker;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_ASKED_AGAIN, BENCH_CAPACITY, BENCH_EVENT_BLOCKS, BENCH_PUBLISHERS, BENCH_SETTLE_SECONDS,
-    BENCH_TRACE_IDS, BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
+    BENCH_ASKED_AGAIN, BENCH_CAPACITY, BENCH_EVENT_BLOCKS, BENCH_PUBLISHERS, BENCH_SECONDS,
+    BENCH_SETTLE_SECONDS, BENCH_TRACE_IDS, BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
 };
 use crate::wire::chain::Chain;
 use crate::wire::family::Family;
@@ -236,8 +236,11 @@ impl TraceArgs {
             }
             requests.push(request);
         }
-        if requests.is_empty() {
+        let (Some(first), Some(last)) = (requests.first(), requests.last()) else {
             return Err(Failure::new(exit::DATA, named(&"there is no request in it")));
+        };
+        if self.due(last, first.timestamp).as_secs_f64() > BENCH_SECONDS {
+            return Err(usage("--speed", &format!("the trace would take more than {BENCH_SECONDS} s")));
         }
         Ok(requests)
     }

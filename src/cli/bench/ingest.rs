@@ -10,17 +10,18 @@ use clap::{Args, value_parser};
 use super::fleet::{Fleet, MODEL, Plan, mark};
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
+use super::sender::{Sender, Sent};
 use super::subject::{Look, Subject, Turns};
 use super::{Common, OnTime, Outcome, Watching, family, internal, now, number, usage};
 use crate::bench::gate::{self, Settled};
-use crate::bench::load::{Made, Maker, Shape};
+use crate::bench::load::{Maker, Shape};
 use crate::bench::report::{Counts, IngestReport, Reactor};
 use crate::bench::schedule::{Punctuality, Schedule};
 use crate::cli::exit::Failure;
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_BATCH_BLOCKS, BENCH_BURST, BENCH_CAPACITY, BENCH_PUBLISHERS, BENCH_RATE, BENCH_SECONDS,
-    BENCH_SETTLE_SECONDS, BENCH_SOCKET_BYTES, BENCH_WINDOW, BLOCK_TOKENS, EVENT_TOKENS,
+    BENCH_BATCH_BLOCKS, BENCH_CAPACITY, BENCH_PUBLISHERS, BENCH_RATE, BENCH_SECONDS, BENCH_SETTLE_SECONDS,
+    BENCH_SOCKET_BYTES, BENCH_WINDOW, BLOCK_TOKENS, EVENT_TOKENS,
 };
 use crate::wire::family::Family;
 use crate::wire::publisher::{PublishError, Publisher};
@@ -111,14 +112,6 @@ impl FromStr for Rate {
 
 fn duration(text: &str) -> Result<f64, String> {
     number(text, 0.1, BENCH_SECONDS)
-}
-
-/// What a publisher did.
-struct Sent {
-    counts: Counts,
-    punctuality: Punctuality,
-    /// When its last batch was sent.
-    last: Instant,
 }
 
 /// Measures.
@@ -239,18 +232,7 @@ impl IngestArgs {
         stop: &Stop,
     ) -> Result<Sent, Failure> {
         let mut maker = self.maker(number);
-        let mut sender = Sender {
-            publisher,
-            watch,
-            number,
-            next: 0,
-            waiting: Vec::with_capacity(BENCH_BURST),
-            sent: Sent {
-                counts: Counts::default(),
-                punctuality: Punctuality::new(self.on_time.late),
-                last: watch.start,
-            },
-        };
+        let mut sender = Sender::new(publisher, watch, number, self.on_time.late);
         let outcome = match self.schedule() {
             Some(schedule) => self.on_schedule(schedule, &mut maker, &mut sender, stop),
             None => self.as_fast_as_possible(&mut maker, &mut sender, stop),
@@ -366,52 +348,6 @@ impl IngestArgs {
         };
         let text = report.text();
         Ok(Outcome { report, text, gates, histograms: vec![("lag".to_owned(), lags.all().clone())] })
-    }
-}
-
-/// One publisher's way out.
-struct Sender<'a> {
-    publisher: &'a Publisher,
-    watch: &'a Watch,
-    number: usize,
-    next: u64,
-    /// When batches were due that are handed over and not known to be sent.
-    waiting: Vec<Duration>,
-    sent: Sent,
-}
-
-impl Sender<'_> {
-    /// Hands a batch over; `false` when too many are under way.
-    fn send(&mut self, made: Made, due: Duration) -> Result<bool, PublishError> {
-        if !self.watch.log(self.number).send(self.next, due, made.stored + made.removed) {
-            return Ok(false);
-        }
-        self.next += 1;
-        self.sent.counts.batches += 1;
-        self.sent.counts.events += made.events;
-        self.sent.counts.blocks_stored += made.stored;
-        self.sent.counts.blocks_removed += made.removed;
-        self.sent.counts.blocks_held = self.sent.counts.blocks_stored - self.sent.counts.blocks_removed;
-        self.publisher.post(made.payload)?;
-        self.waiting.push(due);
-        if self.waiting.len() >= BENCH_BURST {
-            self.flush()?;
-        }
-        Ok(true)
-    }
-
-    /// Waits until everything handed over is sent: it was not sent later than now.
-    fn flush(&mut self) -> Result<(), PublishError> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        self.publisher.hole(0)?;
-        self.sent.last = Instant::now();
-        let at = self.sent.last.saturating_duration_since(self.watch.start);
-        for due in self.waiting.drain(..) {
-            self.sent.punctuality.note(at.saturating_sub(due));
-        }
-        Ok(())
     }
 }
 

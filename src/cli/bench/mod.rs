@@ -4,9 +4,12 @@
 mod connection;
 mod fleet;
 mod ingest;
+mod play;
 mod progress;
 mod query;
+mod question;
 mod sampler;
+mod sender;
 mod subject;
 mod trace;
 

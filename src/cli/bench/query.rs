@@ -1,6 +1,5 @@
 //! `bench query`: prompts that are known to be held, asked for on some connections; every answer is checked.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use clap::{Args, value_parser};
 use super::connection::{Connection, host};
 use super::fleet::{Fleet, MODEL, Plan, instance, mark};
 use super::progress::Progress;
+use super::question::{Heard, Question};
 use super::sampler::{Sampler, Watch};
 use super::subject::Subject;
 use super::{Common, OnTime, Outcome, family, internal, now, number, usage};
@@ -18,7 +18,7 @@ use crate::bench::load::stores;
 use crate::bench::mix;
 use crate::bench::prompts::{Cell, Prompts};
 use crate::bench::report::{CellReport, QueryReport};
-use crate::bench::schedule::{Punctuality, Schedule};
+use crate::bench::schedule::Schedule;
 use crate::bench::times::Times;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
@@ -97,23 +97,6 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn duration(text: &str) -> Result<f64, String> {
     number(text, 0.1, BENCH_SECONDS)
-}
-
-/// A prompt to ask for, and what is right.
-struct Question {
-    request: Vec<u8>,
-    truth: HashMap<String, u64>,
-    /// An answer that was found right, byte for byte.
-    known: Vec<u8>,
-}
-
-/// What one connection found, or all of them.
-struct Heard {
-    times: Times,
-    punctuality: Punctuality,
-    wrong: u64,
-    /// What was wrong first.
-    example: Option<String>,
 }
 
 /// One line of the report to be.
@@ -417,48 +400,5 @@ impl QueryArgs {
         let sent = all.times.count();
         let generator = gate::generator(&all.punctuality, sent, self.on_time.share(), "questions");
         vec![generator, gate::answered(due, sent), answers]
-    }
-}
-
-impl Question {
-    /// Whether an answer is right; what is wrong with it is noted.
-    fn check(&self, answer: &[u8], about: &About, encoding: Encoding, heard: &mut Heard) -> bool {
-        if !self.known.is_empty() && answer == self.known {
-            return true;
-        }
-        let found = encoding.answer(&about.tenant, answer);
-        if found.as_ref() == Some(&self.truth) {
-            return true;
-        }
-        heard.wrong += 1;
-        heard.example.get_or_insert_with(|| self.difference(found.as_ref()));
-        false
-    }
-
-    fn difference(&self, found: Option<&HashMap<String, u64>>) -> String {
-        let Some(found) = found else { return "it cannot be read".to_owned() };
-        let mut names: Vec<_> = self.truth.keys().chain(found.keys()).collect();
-        names.sort();
-        let wrong = names.into_iter().find(|name| self.truth.get(*name) != found.get(*name));
-        let tokens = |of: Option<&u64>| of.map_or("nothing".to_owned(), |tokens| format!("{tokens} tokens"));
-        wrong.map_or_else(String::new, |name| {
-            let (said, truth) = (tokens(found.get(name)), tokens(self.truth.get(name)));
-            format!("{name} is said to hold {said}, and holds {truth}")
-        })
-    }
-}
-
-impl Heard {
-    fn new(late: Duration) -> Self {
-        Self { times: Times::new(), punctuality: Punctuality::new(late), wrong: 0, example: None }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.times.add(&other.times);
-        self.punctuality.add(&other.punctuality);
-        self.wrong += other.wrong;
-        if self.example.is_none() {
-            self.example.clone_from(&other.example);
-        }
     }
 }

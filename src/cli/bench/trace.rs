@@ -5,33 +5,26 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, value_parser};
 
-use super::connection::{Connection, host};
-use super::fleet::{Fleet, MODEL, Plan, instance};
+use super::fleet::{Fleet, Plan};
+use super::play::{Play, Tally};
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
 use super::subject::{Look, Subject};
-use super::{Common, OnTime, Outcome, Watching, family, internal, now, number, usage};
-use crate::bench::ask::{About, Encoding};
+use super::{Common, OnTime, Outcome, Watching, family, number, usage};
+use crate::bench::ask::Encoding;
 use crate::bench::gate::{self, Settled};
-use crate::bench::load::{payload, removal, stores};
-use crate::bench::mix;
 use crate::bench::report::{Checked, TraceReport};
-use crate::bench::schedule::Punctuality;
-use crate::bench::times::Times;
 use crate::bench::trace::{Request, Requests};
-use crate::bench::worker::Worker;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_ASKED_AGAIN, BENCH_CAPACITY, BENCH_EVENT_BLOCKS, BENCH_PUBLISHERS, BENCH_SECONDS,
-    BENCH_SETTLE_SECONDS, BENCH_TRACE_IDS, BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
+    BENCH_CAPACITY, BENCH_PUBLISHERS, BENCH_SECONDS, BENCH_SETTLE_SECONDS, BENCH_TRACE_IDS,
+    BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
 };
-use crate::wire::chain::Chain;
 use crate::wire::family::Family;
 
 /// From the end of all preparation until the first request is due.
@@ -53,30 +46,30 @@ pub(super) struct TraceArgs {
     requests: Option<u64>,
     /// Simulated workers, each an instance with a publisher
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u32).range(1..=i64::from(BENCH_PUBLISHERS)))]
-    workers: u32,
+    pub(super) workers: u32,
     /// Blocks that a worker holds; beyond, it evicts what was not used for the longest time
     #[arg(long, value_name = "BLOCKS", default_value_t = 50_000, value_parser = value_parser!(u32).range(1..=i64::from(BENCH_CAPACITY)))]
-    capacity: u32,
+    pub(super) capacity: u32,
     /// Tokens a block
     #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = value_parser!(u32).range(1..=i64::from(BLOCK_TOKENS)))]
-    block_size: u32,
+    pub(super) block_size: u32,
     /// How a request finds its worker
     #[arg(long, value_name = "HOW", default_value = "best")]
-    route: Route,
+    pub(super) route: Route,
     /// Workers also store the blocks that answers fill
     #[arg(long)]
-    outputs: bool,
+    pub(super) outputs: bool,
     /// Ask in bare tokens instead of JSON
     #[arg(long)]
-    binary: bool,
+    pub(super) binary: bool,
     /// Wire version of the events
     #[arg(long, value_name = "NAME", default_value = "vllm-0.33.0", value_parser = family)]
-    family: &'static Family,
+    pub(super) family: &'static Family,
     /// Seed of all tokens
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     #[command(flatten)]
-    on_time: OnTime,
+    pub(super) on_time: OnTime,
     #[command(flatten)]
     watching: Watching,
     #[command(flatten)]
@@ -119,57 +112,11 @@ impl FromStr for Speed {
 
 /// How a request finds its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Route {
+pub(super) enum Route {
     /// The one that holds most of it by the answer; of equals, the one with the fewest requests.
     Best,
     /// Each in its turn.
     RoundRobin,
-}
-
-/// A request as it is asked and stored.
-struct Text {
-    /// Tokens of the prompt, then of the answer where those are stored.
-    tokens: Vec<u32>,
-    /// Of those, the prompt's.
-    prompt: usize,
-    /// Chained hashes of all whole blocks.
-    blocks: Vec<u64>,
-    /// Of those, the prompt's.
-    asked: usize,
-}
-
-/// A worker and its way out.
-struct Player {
-    worker: Worker,
-    /// Its own names for blocks are these, scrambled.
-    secret: u64,
-    requests: u64,
-    next: u64,
-}
-
-/// The run so far.
-struct Play<'a> {
-    args: &'a TraceArgs,
-    fleet: &'a Fleet,
-    watch: &'a Watch,
-    stop: &'a Stop,
-    connection: Connection,
-    about: About,
-    players: Vec<Player>,
-    tally: Tally,
-}
-
-/// What was counted.
-struct Tally {
-    answers: Checked,
-    latency: Times,
-    punctuality: Punctuality,
-    prompt_tokens: u64,
-    hit_answered: u64,
-    hit_true: u64,
-    stored: u64,
-    evicted: u64,
-    last: Instant,
 }
 
 /// Measures.
@@ -250,7 +197,7 @@ impl TraceArgs {
     }
 
     /// When a request is due after the first one; at once where there is no schedule.
-    fn due(&self, request: &Request, first: f64) -> Duration {
+    pub(super) fn due(&self, request: &Request, first: f64) -> Duration {
         let seconds = self.factor().map_or(0.0, |factor| (request.timestamp - first) / 1e3 / factor);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
@@ -262,18 +209,8 @@ impl TraceArgs {
         span.max(Duration::from_secs(1))
     }
 
-    fn text(&self, number: u64, request: &Request) -> Text {
-        let size = self.block_size as usize;
-        let mut tokens = request.prompt(self.seed);
-        let prompt = tokens.len();
-        if self.outputs {
-            tokens.extend(request.output(self.seed, number));
-        }
-        let blocks = Chain::new(mix(self.seed)).extend(None, &tokens, size);
-        Text { asked: prompt / size, prompt, blocks, tokens }
-    }
-
-    fn encoding(&self) -> Encoding {
+    /// How questions are written.
+    pub(super) fn encoding(&self) -> Encoding {
         if self.binary { Encoding::Octets } else { Encoding::Json }
     }
 
@@ -320,168 +257,5 @@ impl TraceArgs {
         };
         let text = report.text();
         Outcome { report, text, gates, histograms: vec![("latency".to_owned(), tally.latency.clone())] }
-    }
-}
-
-impl<'a> Play<'a> {
-    fn new(
-        args: &'a TraceArgs,
-        fleet: &'a Fleet,
-        watch: &'a Arc<Watch>,
-        stop: &'a Stop,
-        subject: &Subject,
-    ) -> Result<Self, Failure> {
-        let about = About {
-            host: host(&subject.target),
-            model: MODEL.to_owned(),
-            tenant: fleet.tenant.clone(),
-            block_size: args.block_size,
-        };
-        let player = |number| Player {
-            worker: Worker::new(args.capacity as usize),
-            secret: mix(!args.seed ^ mix(number)),
-            requests: 0,
-            next: 0,
-        };
-        let tally = Tally {
-            answers: Checked::default(),
-            latency: Times::new(),
-            punctuality: Punctuality::new(args.on_time.late),
-            prompt_tokens: 0,
-            hit_answered: 0,
-            hit_true: 0,
-            stored: 0,
-            evicted: 0,
-            last: watch.start,
-        };
-        let players = (0..u64::from(args.workers)).map(player).collect();
-        let connection = Connection::open(&subject.target)?;
-        Ok(Self { args, fleet, watch, stop, connection, about, players, tally })
-    }
-
-    /// Asks, routes, computes and publishes.
-    fn request(&mut self, number: u64, request: &Request, first: f64) -> Result<(), Failure> {
-        // made before it is due
-        let text = self.args.text(number, request);
-        let question = self.args.encoding().request(&self.about, &text.tokens[..text.prompt]);
-        let due = self.watch.start + self.args.due(request, first);
-        if !self.stop.sleep_until(due) {
-            return self.stop.check();
-        }
-        self.watch.check()?;
-        for (stream, player) in self.players.iter_mut().enumerate() {
-            if let Some(seen) = self.watch.seen(stream) {
-                player.worker.confirmed(seen);
-            }
-        }
-        let sent = Instant::now();
-        self.tally.punctuality.note(sent - due);
-        let body = self.connection.ask(&question)?;
-        self.tally.latency.record(sent.elapsed());
-        let answered = self.answered(&body)?;
-        for (player, tokens) in self.players.iter().zip(&answered) {
-            self.tally.answers.note(
-                &player.worker,
-                &text.blocks[..text.asked],
-                *tokens,
-                self.args.block_size,
-            );
-        }
-        let chosen = self.choose(number, &answered);
-        self.tally.prompt_tokens += text.prompt as u64;
-        self.tally.hit_answered += answered[chosen];
-        self.compute(chosen, &text)
-    }
-
-    /// Tokens of the longest match of every worker; one that is not named has none.
-    fn answered(&self, body: &[u8]) -> Result<Vec<u64>, Failure> {
-        let answer = self.args.encoding().answer(&self.about.tenant, body);
-        let answer = answer.ok_or_else(|| Failure::new(exit::DATA, "an answer cannot be read"))?;
-        Ok((0..self.players.len())
-            .map(|worker| answer.get(&instance(worker)).copied().unwrap_or(0))
-            .collect())
-    }
-
-    fn choose(&self, number: u64, answered: &[u64]) -> usize {
-        let workers = 0..self.players.len();
-        match self.args.route {
-            Route::RoundRobin => (number % self.players.len() as u64) as usize,
-            Route::Best => workers
-                .min_by_key(|&worker| (u64::MAX - answered[worker], self.players[worker].requests))
-                .unwrap_or_default(),
-        }
-    }
-
-    fn compute(&mut self, chosen: usize, text: &Text) -> Result<(), Failure> {
-        let (args, size) = (self.args, self.args.block_size as usize);
-        let player = &mut self.players[chosen];
-        player.requests += 1;
-        self.tally.hit_true += (player.worker.holds(&text.blocks[..text.asked]) * size) as u64;
-        let step = player.worker.compute(&text.blocks);
-        self.tally.stored += (step.has - step.had) as u64;
-        self.tally.evicted += step.evicted.len() as u64;
-        let name = |block: &u64| block ^ player.secret;
-        let mut batches = Vec::new();
-        if !step.evicted.is_empty() {
-            let names: Vec<u64> = step.evicted.iter().map(name).collect();
-            batches.push(removal(args.family, &names, now()));
-        }
-        let names: Vec<u64> = text.blocks[step.had..step.has].iter().map(name).collect();
-        let parent = step.had.checked_sub(1).map(|at| name(&text.blocks[at]));
-        let part = (&names[..], &text.tokens[step.had * size..step.has * size]);
-        let most = (BENCH_EVENT_BLOCKS * 16 / size).clamp(1, BENCH_EVENT_BLOCKS);
-        batches.extend(stores(args.family, parent, part, size, most, now()));
-        if batches.is_empty() {
-            return Ok(());
-        }
-        let touched = [&step.evicted[..], &text.blocks[step.had..step.has]].concat();
-        self.publish(chosen, batches, touched)
-    }
-
-    /// Sends what a worker did, and the mark behind it.
-    fn publish(&mut self, worker: usize, batches: Vec<Vec<u8>>, touched: Vec<u64>) -> Result<(), Failure> {
-        let (publisher, player) = (&self.fleet.publishers[worker], &mut self.players[worker]);
-        let mark = player.next + batches.len() as u64;
-        player.next = mark + 1;
-        player.worker.sent(mark, touched);
-        let at = self.watch.start.elapsed();
-        if !self.watch.log(worker).send(mark, at, 0) {
-            return Err(Failure::new(exit::UNAVAILABLE, "the daemon applies nothing any more"));
-        }
-        let failed = |error: crate::wire::publisher::PublishError| internal(&error);
-        for batch in batches {
-            publisher.post(batch).map_err(failed)?;
-        }
-        let sent = publisher.send(payload(self.args.family, &[], now())).map_err(failed)?;
-        self.tally.last = Instant::now();
-        if sent == mark { Ok(()) } else { Err(internal(&format!("batch {sent} should be batch {mark}"))) }
-    }
-
-    /// The last numbers of all workers; those that did nothing send an empty batch, so that they have one.
-    fn marks(&mut self) -> Result<Vec<u64>, Failure> {
-        for worker in 0..self.players.len() {
-            if self.players[worker].next == 0 {
-                self.publish(worker, Vec::new(), Vec::new())?;
-            }
-        }
-        Ok(self.players.iter().map(|player| player.next - 1).collect())
-    }
-
-    /// Asks for the last requests once more, now that everything is applied.
-    fn ask_again(&mut self, requests: &[Request]) -> Result<(), Failure> {
-        let from = requests.len().saturating_sub(BENCH_ASKED_AGAIN);
-        for (number, request) in (0..).zip(requests).skip(from) {
-            self.stop.check()?;
-            let text = self.args.text(number, request);
-            let question = self.args.encoding().request(&self.about, &text.tokens[..text.prompt]);
-            let body = self.connection.ask(&question)?;
-            for (player, tokens) in self.players.iter().zip(self.answered(&body)?) {
-                let held =
-                    player.worker.holds(&text.blocks[..text.asked]) as u64 * u64::from(self.args.block_size);
-                let answers = &mut self.tally.answers;
-                *(if tokens == held { &mut answers.quiet_exact } else { &mut answers.quiet_wrong }) += 1;
-            }
-        }
-        Ok(())
     }
 }

@@ -311,6 +311,10 @@ pub const FLEET_BATCHES_AT_ONCE: usize = 8;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
 
+/// Default for how late a batch or question of a bench may be sent and count as sent on time, milliseconds.
+pub const BENCH_LATE_MS: u64 = 5;
+/// The same for requests of a trace, which come in bursts and are played one after the other.
+pub const BENCH_TRACE_LATE_MS: u64 = 250;
 /// Most publishers, workers or owners of a bench.
 pub const BENCH_PUBLISHERS: u32 = 1024;
 /// Longest run of a bench, seconds.

@@ -103,7 +103,11 @@ impl IngestReport {
         if let Some(cpu) = self.daemon.cpu_seconds {
             let blocks = self.applied.blocks_stored + self.applied.blocks_removed;
             let micros = cpu * 1e6 / blocks.max(1) as f64;
-            line(&mut out, "CPU a block", &format!("{micros:.2} µs, stored or removed"));
+            line(
+                &mut out,
+                "CPU a block",
+                &format!("{micros:.2} µs, stored or removed, answering the looks included"),
+            );
         }
         let _ = writeln!(out, "\n  {:<16}{:>16}{:>16}{:>18}", "", "sent", "applied", "applied a second");
         let rows: [(&str, Part); 4] = [

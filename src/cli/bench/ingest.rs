@@ -20,8 +20,8 @@ use crate::bench::schedule::{Punctuality, Schedule};
 use crate::cli::exit::Failure;
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_BATCH_BLOCKS, BENCH_CAPACITY, BENCH_PUBLISHERS, BENCH_RATE, BENCH_SECONDS, BENCH_SETTLE_SECONDS,
-    BENCH_SOCKET_BYTES, BENCH_WINDOW, BLOCK_TOKENS, EVENT_TOKENS,
+    BENCH_BATCH_BLOCKS, BENCH_CAPACITY, BENCH_LATE_MS, BENCH_PUBLISHERS, BENCH_RATE, BENCH_SECONDS,
+    BENCH_SETTLE_SECONDS, BENCH_SOCKET_BYTES, BENCH_WINDOW, BLOCK_TOKENS, EVENT_TOKENS,
 };
 use crate::wire::family::Family;
 use crate::wire::publisher::{PublishError, Publisher};
@@ -232,7 +232,7 @@ impl IngestArgs {
         stop: &Stop,
     ) -> Result<Sent, Failure> {
         let mut maker = self.maker(number);
-        let mut sender = Sender::new(publisher, watch, number, self.on_time.late);
+        let mut sender = Sender::new(publisher, watch, number, self.on_time.late(BENCH_LATE_MS));
         let outcome = match self.schedule() {
             Some(schedule) => self.on_schedule(schedule, &mut maker, &mut sender, stop),
             None => self.as_fast_as_possible(&mut maker, &mut sender, stop),
@@ -251,7 +251,7 @@ impl IngestArgs {
     ) -> Result<(), Failure> {
         let count = schedule.count(self.span());
         // what is later than this is late in any case, and need not be sent
-        let over = sender.watch.start + self.span() + self.on_time.late;
+        let over = sender.watch.start + self.span() + self.on_time.late(BENCH_LATE_MS);
         let failed = |error: PublishError| internal(&error);
         let mut made = maker.make(now());
         for number in 0..count {
@@ -307,7 +307,7 @@ impl IngestArgs {
         let daemon = subject.measured(turns.turns.len(), run.before);
         let Found { applied, reactors, gaps, missed, skipped } = found(watch, run, &turns);
         let mut all = Counts::default();
-        let mut punctuality = Punctuality::new(self.on_time.late);
+        let mut punctuality = Punctuality::new(self.on_time.late(BENCH_LATE_MS));
         for sent in sent {
             all = sum(all, sent.counts);
             punctuality.add(&sent.punctuality);

@@ -94,9 +94,9 @@ struct Common {
 /// Flags of benches with a schedule.
 #[derive(Clone, Debug, Args)]
 struct OnTime {
-    /// Sent later than this after it was due is late
-    #[arg(long = "late-ms", value_name = "MS", help_heading = "Gates", default_value = "5", value_parser = millis)]
-    late: Duration,
+    /// Sent later than this after it was due is late [default: 5, for a trace, whose requests come in bursts, 250]
+    #[arg(long = "late-ms", value_name = "MS", help_heading = "Gates", value_parser = millis)]
+    late: Option<Duration>,
     /// Most that may be late, percent
     #[arg(long, value_name = "PERCENT", help_heading = "Gates", default_value_t = 1.0, value_parser = percent)]
     late_share: f64,
@@ -105,7 +105,8 @@ struct OnTime {
 /// Flags of benches that publish while they measure.
 #[derive(Clone, Debug, Args)]
 struct Watching {
-    /// How often it is looked at what the daemon has applied: by so much a lag may be overrated
+    /// How often, on the average, it is looked at what the daemon has applied: a lag is overrated by half of it, on the
+    /// average
     #[arg(long = "sample-ms", value_name = "MS", default_value = "10", value_parser = sample)]
     sample: Duration,
     /// Everything is applied so soon after the last batch was sent
@@ -203,6 +204,11 @@ impl Common {
 }
 
 impl OnTime {
+    /// From when on an item is late.
+    fn late(&self, unless_said: u64) -> Duration {
+        self.late.unwrap_or(Duration::from_millis(unless_said))
+    }
+
     /// Most that may be late, 0 to 1.
     fn share(&self) -> f64 {
         self.late_share / 100.0

@@ -18,7 +18,7 @@ use crate::bench::trace::Request;
 use crate::bench::worker::Worker;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
-use crate::limits::{BENCH_ASKED_AGAIN, BENCH_EVENT_BLOCKS};
+use crate::limits::{BENCH_ASKED_AGAIN, BENCH_EVENT_BLOCKS, BENCH_TRACE_LATE_MS};
 use crate::wire::chain::Chain;
 
 /// A request as it is asked and stored.
@@ -104,7 +104,7 @@ impl<'a> Play<'a> {
         let tally = Tally {
             answers: Checked::default(),
             latency: Times::new(),
-            punctuality: Punctuality::new(args.on_time.late),
+            punctuality: Punctuality::new(args.on_time.late(BENCH_TRACE_LATE_MS)),
             prompt_tokens: 0,
             hit_answered: 0,
             hit_true: 0,

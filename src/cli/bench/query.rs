@@ -23,8 +23,8 @@ use crate::bench::times::Times;
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_CONNECTIONS, BENCH_EVENT_BLOCKS, BENCH_FILL_SECONDS, BENCH_PROMPT_TOKENS, BENCH_PUBLISHERS,
-    BENCH_RATE, BENCH_SECONDS, BLOCK_TOKENS,
+    BENCH_CONNECTIONS, BENCH_EVENT_BLOCKS, BENCH_FILL_SECONDS, BENCH_LATE_MS, BENCH_PROMPT_TOKENS,
+    BENCH_PUBLISHERS, BENCH_RATE, BENCH_SECONDS, BLOCK_TOKENS,
 };
 use crate::wire::chain::Chain;
 use crate::wire::family::Family;
@@ -151,7 +151,7 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
         cells: Vec::new(),
         histograms: Vec::new(),
         due: args.schedule().map_or(0, |schedule| schedule.count(args.span())) * points.len() as u64,
-        all: Heard::new(args.on_time.late),
+        all: Heard::new(args.on_time.late(BENCH_LATE_MS)),
     };
     let progress = Progress::new("query", points.len() as u64);
     for (at, point) in (0..).zip(&points) {
@@ -315,7 +315,7 @@ impl QueryArgs {
         questions: &mut [Question],
         (about, encoding): (&About, Encoding),
     ) -> Result<Heard, Failure> {
-        let mut heard = Heard::new(self.on_time.late);
+        let mut heard = Heard::new(self.on_time.late(BENCH_LATE_MS));
         let count = connections.len();
         for (at, question) in questions.iter_mut().enumerate() {
             let answer = connections[at % count].ask(&question.request)?;
@@ -349,7 +349,7 @@ impl QueryArgs {
             heard.collect::<Result<Vec<_>, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
-        let mut all = Heard::new(self.on_time.late);
+        let mut all = Heard::new(self.on_time.late(BENCH_LATE_MS));
         for heard in &heard {
             all.add(heard);
         }
@@ -366,7 +366,7 @@ impl QueryArgs {
         start: Instant,
         stop: &Stop,
     ) -> Result<Heard, Failure> {
-        let mut heard = Heard::new(self.on_time.late);
+        let mut heard = Heard::new(self.on_time.late(BENCH_LATE_MS));
         let mut free = start;
         for turn in turns {
             let due = self.schedule().map(|schedule| schedule.due(turn));

@@ -134,7 +134,7 @@ impl Watch {
 }
 
 impl Sampler {
-    /// Looks every `period`.
+    /// Looks every `period` on the average.
     pub(super) fn start(
         target: &Target,
         fleet: &Fleet,
@@ -163,8 +163,8 @@ impl Sampler {
                 if let Some(before) = before.replace(at) {
                     lock(&watch.looked).gaps.record(at - before);
                 }
-                // a look that took longer than the period is followed by the next one that is still to come
-                due += period;
+                // uneven, so that looks do not fall in step with batches; what is over already is left out
+                due += period.mul_f64(0.5 + fastrand::f64());
                 due = due.max(at);
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
             }

@@ -9,7 +9,7 @@ mod bench;
 mod fleet;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bench::{PATIENT, lie, number};
 use fleet::{Ask, Daemon};
@@ -60,7 +60,7 @@ fn naive_hits() -> u64 {
     requests.iter().enumerate().map(hit).sum()
 }
 
-fn play(file: &PathBuf, more: &[&str]) -> (i32, Value, String) {
+fn play(file: &Path, more: &[&str]) -> (i32, Value, String) {
     let load = ["trace", file.to_str().unwrap(), "--block-size", "32"];
     bench::bench(&[&load[..], &PATIENT, more].concat())
 }

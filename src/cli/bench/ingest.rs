@@ -80,8 +80,8 @@ pub(super) struct IngestArgs {
 
 const AFTER_HELP: &str = "\
 Batch k of a publisher is due at start + k / rate, and a late one moves none of the others. The lag of a batch runs \
-from when it was due until the daemon is seen to have applied it; every look at that costs the daemon some 50 µs and a \
-few more a stream. With --rate max a publisher waits while 2048 of its batches are unapplied, and lag runs from when a \
+from when it was due until the daemon is seen to have applied it; looking costs the daemon CPU as well (--sample-ms). \
+With --rate max a publisher waits while 2048 of its batches are unapplied, and lag runs from when a \
 batch was handed over.
 
 Gates: \"generator valid\", the batches were sent on time (--late-ms, --late-share); \"kept up\", nothing was lost, the \

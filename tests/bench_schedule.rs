@@ -12,7 +12,7 @@ proptest! {
     #[test]
     fn exactly_what_is_due_before_the_end_counts(rate in 0.01..5000.0_f64, millis in 0..3000_u64) {
         let (schedule, end) = (Schedule::new(rate), Duration::from_millis(millis));
-        let naive = (0..).take_while(|&number| schedule.due(number) < end).count() as u64;
+        let naive = (0..20_000).take_while(|&number| schedule.due(number) < end).count() as u64;
         prop_assert_eq!(schedule.count(end), naive);
     }
 
@@ -25,7 +25,9 @@ proptest! {
     #[test]
     fn the_gate_counts_late_and_unsent(late in prop::collection::vec(0..20_u64, 0..50), unsent in 0..20_u64, share in 0.0..1.0_f64) {
         let mut punctuality = Punctuality::new(Duration::from_millis(5));
-        late.iter().for_each(|millis| punctuality.note(Duration::from_millis(*millis)));
+        for millis in &late {
+            punctuality.note(Duration::from_millis(*millis));
+        }
         let bad = late.iter().filter(|millis| **millis > 5).count() as u64 + unsent;
         let due = late.len() as u64 + unsent;
         let gate = gate::generator(&punctuality, due, share, "batches");

@@ -321,4 +321,55 @@ pub const FLEET_BATCHES_AT_ONCE: usize = 8;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
 
+/// Default for how late a batch or question of a bench may be sent and count as sent on time, milliseconds.
+pub const BENCH_LATE_MS: u64 = 5;
+/// The same for requests of a trace, which come in bursts and are played one after the other.
+pub const BENCH_TRACE_LATE_MS: u64 = 250;
+/// Most publishers, workers or owners of a bench.
+pub const BENCH_PUBLISHERS: u32 = 1024;
+/// Longest run of a bench, seconds.
+pub const BENCH_SECONDS: f64 = 24.0 * 3600.0;
+/// Most batches or requests a second that a schedule of a bench may have.
+pub const BENCH_RATE: f64 = 1e6;
+/// Most blocks of one batch of a bench, all events together.
+pub const BENCH_BATCH_BLOCKS: u64 = 1 << 16;
+/// Most blocks that one publisher of a bench holds.
+pub const BENCH_CAPACITY: u32 = 1 << 26;
+/// Batches of one publisher that may be unapplied while there is no schedule: well below what a subscription queues.
+pub const BENCH_WINDOW: u64 = 2048;
+/// Batches of one publisher that may be sent and not applied; beyond, the run is given up.
+pub const BENCH_IN_FLIGHT: usize = 1 << 20;
+/// Batches that a late publisher hands over before it looks how late they were.
+pub const BENCH_BURST: usize = 32;
+/// Bytes that may wait in the socket of one publisher; what is beyond is lost, as it is with engines.
+pub const BENCH_SOCKET_BYTES: usize = 256 * 1024 * 1024;
+/// Longest time that the daemon may take to subscribe to a publisher, seconds.
+pub const BENCH_SUBSCRIBE_SECONDS: u64 = 20;
+/// Longest wait for one answer, seconds.
+pub const BENCH_ANSWER_SECONDS: u64 = 30;
+/// Longest wait for the rest to be applied after the last batch was sent, seconds.
+pub const BENCH_SETTLE_SECONDS: u64 = 60;
+/// How long nothing may be applied before that wait ends, milliseconds.
+pub const BENCH_STUCK_MILLIS: u64 = 3000;
+/// Longest wait until what was sent before the clock runs is applied, seconds.
+pub const BENCH_FILL_SECONDS: u64 = 300;
+/// Most connections of a bench.
+pub const BENCH_CONNECTIONS: u32 = 1024;
+/// Most tokens that all prompts of a bench have together.
+pub const BENCH_PROMPT_TOKENS: u64 = 1 << 28;
+/// Blocks of an event that fills the daemon: what an engine computes in one step of 2048 tokens.
+pub const BENCH_EVENT_BLOCKS: usize = 128;
+/// Longest line of a trace, bytes.
+pub const BENCH_LINE_BYTES: usize = 1 << 20;
+/// Most tokens of one request of a trace, prompt and output.
+pub const BENCH_REQUEST_TOKENS: u64 = 1 << 22;
+/// Most requests of a trace.
+pub const BENCH_TRACE_REQUESTS: usize = 1 << 20;
+/// Most ids of all requests of a trace together.
+pub const BENCH_TRACE_IDS: usize = 1 << 26;
+/// Requests of a trace that are asked again once all is quiet.
+pub const BENCH_ASKED_AGAIN: usize = 500;
+/// Longest time that the histograms of a bench tell apart, seconds; what is longer counts as so long.
+pub const BENCH_TIME_SECONDS: u64 = 3600;
+
 const _: () = assert!(VAULT_RUN_BYTES + VAULT_SCOPE_BYTES < u32::MAX as usize);

@@ -2,6 +2,8 @@
 
 /// Settings of the coordinator are out of range; the status that its reference ends with.
 pub const SETTINGS: u8 = 1;
+/// A bench ran, and its figures are not to be trusted: a gate failed.
+pub const GATE: u8 = 2;
 /// The command line or the settings are wrong.
 pub const USAGE: u8 = 64;
 /// The input or the question was refused.

@@ -1,7 +1,9 @@
 //! The commands: parse the line, run one of them, turn its outcome into an exit code.
 
+pub mod bench;
 pub mod client;
 pub mod coordinator;
+mod daemon;
 pub mod decode;
 pub mod demo;
 pub mod exit;
@@ -10,6 +12,7 @@ pub mod log;
 pub mod publish;
 pub mod query;
 pub mod serve;
+mod stop;
 pub mod table;
 
 use std::process::ExitCode;
@@ -39,8 +42,9 @@ Examples:
   kvatlas coordinator --state-dir state           coordinate LMCache MP servers on 0.0.0.0:9300
   kvatlas query --model M --block-size 16 --tokens-file prompt.json
   kvatlas publish --bind tcp://127.0.0.1:5557     play an engine
+  kvatlas bench ingest                            what this machine can take in, and how late
 
-Exit codes: 0 done, 1 coordinator settings out of range, 64 bad command line or settings, 65 refused input, 66 missing file, \
+Exit codes: 0 done, 1 coordinator settings out of range, 2 a gate of a bench failed, 64 bad command line or settings, 65 refused input, 66 missing file, \
 69 cannot connect or bind, 70 internal error, 73 cannot write a file.";
 
 #[derive(Debug, Subcommand)]
@@ -55,6 +59,8 @@ enum Command {
     Query(query::QueryArgs),
     /// Play an engine or a pool: publish events over ZMQ.
     Publish(publish::PublishArgs),
+    /// Measure a daemon under real events and queries.
+    Bench(Box<bench::BenchArgs>),
     /// Say what recorded event payloads mean.
     Decode(decode::DecodeArgs),
 }
@@ -78,6 +84,7 @@ pub fn run() -> ExitCode {
         Command::Query(args) => query::run(&args),
         Command::Publish(args) => publish::run(&args),
         Command::Decode(args) => return decode::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,25 +1,22 @@
 //! `kvatlas demo`: a daemon, two engines and a pool on this machine; three prompts; checked answers.
 
-mod daemon;
 mod fleet;
 mod ledger;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::client::{Client, Target};
+use super::daemon::Daemon;
 use super::exit::{self, Failure};
 use super::publish::registration;
 use super::query::ask;
+use super::stop::Stop;
 use super::table;
 use crate::wire::family::Family;
 use crate::wire::publisher::{PublishError, Publisher};
-use daemon::Daemon;
 use fleet::{BLOCK_SIZE, Engine, Pool, SGLANG, VLLM};
 use ledger::Ledger;
 
@@ -37,31 +34,6 @@ pub struct DemoArgs {
     target: Option<Target>,
 }
 
-/// Whether somebody asked the demo to end.
-#[derive(Debug)]
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Listens for SIGINT and SIGTERM, so that the daemon is never left behind.
-    fn listen() -> Self {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // without the handler the signal ends the process, as it would anyway
-            let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
-        }
-        Self(flag)
-    }
-
-    /// Waits a moment.
-    fn pause(&self) -> Result<(), Failure> {
-        std::thread::sleep(Duration::from_millis(20));
-        if self.0.load(Ordering::Relaxed) {
-            return Err(Failure::new(exit::INTERNAL, "stopped by a signal"));
-        }
-        Ok(())
-    }
-}
-
 /// A prompt to ask about.
 struct Question {
     title: &'static str,
@@ -72,8 +44,8 @@ struct Question {
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let stop = Stop::listen();
     let Some(target) = &args.target else {
-        let (_daemon, client) = Daemon::start(&stop)?;
-        return play(&client, &stop);
+        let (_daemon, target) = Daemon::start(&stop, &[])?;
+        return play(&Daemon::client(&target), &stop);
     };
     let client = Client::new(target.clone(), Duration::from_secs(5));
     let outcome = play(&client, &stop);

@@ -1,15 +1,16 @@
-//! The daemon of the demo: the same program, started beside it and stopped with it.
+//! A daemon for a command that shows or measures one: the same program, started beside it and stopped with it.
 
 use std::env;
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Stop;
-use crate::cli::client::{Client, Target};
-use crate::cli::exit::{self, Failure};
+use super::client::{Client, Target};
+use super::exit::{self, Failure};
+use super::stop::Stop;
 
 /// How long the daemon may take to listen.
 const START: Duration = Duration::from_secs(20);
@@ -24,13 +25,13 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon on a free port and waits until it listens.
-    pub(super) fn start(stop: &Stop) -> Result<(Self, Client), Failure> {
+    /// Starts a daemon on a free port, with these flags of `serve` beside, and waits until it listens.
+    pub(super) fn start(stop: &Stop, flags: &[String]) -> Result<(Self, Target), Failure> {
         let cannot =
             |error: io::Error| Failure::new(exit::INTERNAL, format!("cannot start the daemon: {error}"));
-        let folder = env::temp_dir().join(format!("kvatlas-demo-{}", std::process::id()));
+        let folder = env::temp_dir().join(format!("kvatlas-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(cannot)?;
-        let spawned = spawn(&folder);
+        let spawned = spawn(&folder, flags);
         if spawned.is_err() {
             remove(&folder);
         }
@@ -39,7 +40,17 @@ impl Daemon {
         let target = address.parse::<Target>().map_err(|reason| {
             Failure::new(exit::INTERNAL, format!("the daemon listens on {address}: {reason}"))
         })?;
-        Ok((daemon, Client::new(target, REQUEST)))
+        Ok((daemon, target))
+    }
+
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client of it.
+    pub(super) fn client(target: &Target) -> Client {
+        Client::new(target.clone(), REQUEST)
     }
 
     fn wait_for_address(&mut self, stop: &Stop) -> Result<String, Failure> {
@@ -73,8 +84,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The daemon hears only the demo: no settings of this machine, no environment of its user.
-fn spawn(folder: &Path) -> io::Result<Child> {
+/// The daemon hears only this command: no settings of this machine, no environment of its user, no Ctrl-C.
+fn spawn(folder: &Path, flags: &[String]) -> io::Result<Child> {
     let config = folder.join("config.json");
     fs::write(&config, "{}")?;
     let mut command = Command::new(env::current_exe()?);
@@ -85,7 +96,7 @@ fn spawn(folder: &Path) -> io::Result<Child> {
         }
     }
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--config"]);
-    command.arg(&config).arg("--port-file").arg(folder.join("ports"));
+    command.arg(&config).arg("--port-file").arg(folder.join("ports")).args(flags).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
 }
 

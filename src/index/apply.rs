@@ -40,7 +40,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// Looks up the names of an event, and of those behind it, unless that was done.
-    fn warm(&mut self, publisher: &Publisher, batch: &Batch, event: &Event) {
+    fn warm(&mut self, shard: &Shard, publisher: &Publisher, batch: &Batch, event: &Event) {
         let hashes = match event {
             Event::Store(store) => store.hashes,
             Event::Remove(remove) => remove.hashes,
@@ -49,7 +49,7 @@ impl Cursor {
         let from = hashes.start as usize;
         if from >= self.warmed {
             self.warmed = batch.hashes.len().min(from + WARM);
-            publisher.names.warm(&batch.hashes[from..self.warmed]);
+            shard.warm(publisher, &batch.hashes[from..self.warmed]);
             if matches!(event, Event::Remove(_)) {
                 publisher.names.warm_oldest(self.warmed - from);
             }
@@ -139,7 +139,7 @@ impl Shard {
                 let Some(event) = reading.batch.events.get(cursor.event) else { return true };
                 cursor.event += 1;
                 spent += 1;
-                cursor.warm(publisher, reading.batch, event);
+                cursor.warm(self, publisher, reading.batch, event);
                 match self.begin(publisher, reading, event) {
                     Ok(work) => cursor.work = work,
                     Err(reason) => publisher.stats.skipped[reason as usize].add(1),
@@ -201,9 +201,13 @@ impl Shard {
                 (more.then_some(Work::Remove { names, salt, remaining, lanes, at: until }), until - at)
             }
             Work::Clear { lanes, tenant, segment } => {
-                let done = self.clear_segment(publisher, lanes, tenant.as_deref(), segment);
-                let more = segment + 1 < publisher.names.segments();
-                (more.then_some(Work::Clear { lanes, tenant, segment: segment + 1 }), done + 1)
+                if segment < publisher.names.segments() {
+                    let done = self.clear_segment(publisher, lanes, tenant.as_deref(), segment);
+                    return (Some(Work::Clear { lanes, tenant, segment: segment + 1 }), done + 1);
+                }
+                let done = self.clear_plain(publisher, lanes, tenant.as_deref(), budget);
+                let more = done >= budget;
+                (more.then_some(Work::Clear { lanes, tenant, segment: usize::MAX }), done + 1)
             }
         }
     }

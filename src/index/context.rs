@@ -1,6 +1,6 @@
 //! Contexts: the namespaces in which block hashes may match, and where each block of one stands.
 
-use super::run::{Place, Run};
+use super::run::{Cut, Place, Run};
 use super::table::{Keyed, Table};
 use std::sync::Arc;
 
@@ -71,6 +71,8 @@ pub struct Owner {
     pub medium: u8,
     /// Its publisher left: it counts for nobody, and what it holds is being taken away.
     pub retired: bool,
+    /// Runs of which it holds something, in no order.
+    pub runs: Vec<u32>,
 }
 
 /// One namespace of a shard.
@@ -115,7 +117,11 @@ impl Context {
 
     /// Heap bytes of the tables and owners.
     pub fn bytes(&self) -> usize {
-        self.heads.bytes() + self.places.bytes() + self.owners.capacity() * size_of::<Option<Owner>>()
+        let lists: usize = self.owners.iter().flatten().map(|owner| owner.runs.capacity()).sum();
+        self.heads.bytes()
+            + self.places.bytes()
+            + self.owners.capacity() * size_of::<Option<Owner>>()
+            + lists * size_of::<u32>()
     }
 
     /// Whether no block stands here.
@@ -150,14 +156,14 @@ impl Context {
         }
     }
 
-    /// These hashes of run `run` lost their place; the first was its head when `gone`.
-    pub fn cut(&mut self, run: u32, hashes: &[u64], gone: bool) {
-        if gone && let Some(head) = hashes.first() {
-            self.heads.remove(*head, |stand| stand.run == run);
+    /// These blocks lost their place.
+    pub fn cut(&mut self, cut: &Cut) {
+        if cut.gone && let Some(head) = cut.hashes.first() {
+            self.heads.remove(*head, |stand| stand.run == cut.run);
         }
         if self.by_hash != ByHash::Off {
-            for hash in hashes {
-                self.places.remove(*hash, |stand| stand.run == run);
+            for hash in &cut.hashes {
+                self.places.remove(*hash, |stand| stand.run == cut.run);
             }
         }
         if self.heads.is_empty() && self.by_hash != ByHash::Off {

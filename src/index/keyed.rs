@@ -9,7 +9,8 @@ use super::place::{ByHash, Holding, NameSource};
 use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
-use super::shard::{Ledger, Shard};
+use super::ledger::Ledger;
+use super::shard::Shard;
 use crate::event::{Envelope, Skip, Slice, Store};
 use std::sync::Arc;
 
@@ -112,7 +113,7 @@ impl Shard {
                 && registration.model == family.model
         });
         engines
-            .filter_map(|engine| engine.names.place(hash))
+            .filter_map(|engine| self.place_of(engine, hash))
             .find(|place| family.has(&self.contexts.get(self.runs.get(place.run).context).key))
     }
 

@@ -10,10 +10,11 @@ use super::apply::{Reading, Work};
 use super::context::ContextKey;
 use super::cover::Stretch;
 use super::hash;
-use super::names::{Places, Stored};
+use super::names::Stored;
 use super::publisher::{Class, Publisher};
-use super::run::{Left, Place};
-use super::shard::{Ledger, Shard};
+use super::names::Places;
+use super::run::Place;
+use super::shard::Shard;
 use crate::event::{Batch, Skip, Slice};
 use std::sync::Arc;
 
@@ -108,11 +109,11 @@ pub(super) struct Placeholder {
 /// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
 pub(super) struct Holding {
     lane: u8,
-    context: u32,
-    instance: u32,
-    owner: u32,
-    run: u32,
-    span: Stretch,
+    pub(super) context: u32,
+    pub(super) instance: u32,
+    pub(super) owner: u32,
+    pub(super) run: u32,
+    pub(super) span: Stretch,
     /// End of what the owner held in the run before; only below it a block may be held already.
     held_until: u16,
     gained: u64,
@@ -173,9 +174,8 @@ impl Shard {
             return (Some(Work::Chain(chain)), done);
         }
         for name in &chain.removed {
-            let (names, _, books) = publisher.split();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
-            names.remove(*name, chain.lane, None, &mut ledger);
+            let place = self.next_place(publisher, *name);
+            self.remove_name(publisher, *name, place, chain.lane, None);
         }
         (None, done)
     }
@@ -246,7 +246,7 @@ impl Shard {
         let done = until - work.at;
         let mut places = std::mem::take(&mut self.apply.places);
         for name in &all[work.at..until] {
-            publisher.names.places(*name, &mut places);
+            self.places_of(publisher, *name, &mut places);
             work.unknown |= places.is_empty();
             self.credit_everywhere(publisher, *name, work.lane, &places);
         }
@@ -263,7 +263,7 @@ impl Shard {
 
     /// One copy of a name that stands at all these places.
     fn credit_everywhere(&mut self, publisher: &mut Publisher, name: u64, lane: u8, places: &[Place]) {
-        let preferred = publisher.names.place(name);
+        let preferred = self.place_of(publisher, name);
         for place in places {
             // the first credit wakes all tombstones of the name; none of its places may go meanwhile
             self.runs.pin(*place);
@@ -282,8 +282,7 @@ impl Shard {
         {
             publisher.names.prefer(name, preferred);
         }
-        let (_, _, books) = publisher.split();
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+        let (_, mut ledger) = self.ledger(publisher);
         for place in places {
             ledger.unpin(*place);
         }
@@ -338,8 +337,9 @@ impl Shard {
             && let Some(previous) = previous
         {
             // what a former life of this prefix left behind its last needed block may go
-            if let Left::Cut { hashes, gone, .. } = self.runs.cut_behind(previous) {
-                known.cut(previous.run, &hashes, gone);
+            if let Some(cut) = self.runs.cut_behind(previous) {
+                known.cut(&cut);
+                self.dialects.cut(&cut);
                 append = Some(previous);
             }
         }
@@ -366,66 +366,76 @@ impl Shard {
         counts: bool,
     ) -> Result<(), Skip> {
         if place.run != holding.run || place.at != holding.span.end {
-            self.flush(holding);
-            let run = self.runs.get(place.run);
-            let cover = run.cover_of(holding.instance, holding.owner);
-            holding.held_until = cover.map_or(0, |at| run.covers[at].end());
-            holding.run = place.run;
-            holding.span = Stretch { start: place.at, end: place.at };
+            self.begin_stretch(holding, place);
         }
         if let Some(base) = publisher.lanes[usize::from(holding.lane)].base {
             return self.credit_part(publisher, holding, base, name, place);
         }
-        let unpins = &mut self.apply.unpins;
-        // a tombstone that wakes up lets go of its place only after the lane holds it
-        match publisher.names.store(name, place, holding.lane, counts, |place| unpins.push(place)) {
-            Stored::Again => {}
-            Stored::Fresh => {
-                let held = place.at < holding.held_until
-                    && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
-                if held {
-                    publisher.names.alias(place, holding.lane);
-                } else {
-                    holding.gained += 1;
-                }
+        if self.names_plainly(publisher, name, place, holding.lane) {
+            let held = place.at < holding.held_until
+                && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
+            if held {
+                let copies = publisher.names.copies(name, holding.lane);
+                publisher.names.set_copies(name, holding.lane, copies + 1);
+            } else {
+                holding.gained += 1;
             }
-            Stored::Full => {
-                self.flush(holding);
-                self.runs.pin(place);
-                self.apply.unpins.push(place);
-                return Err(Skip::Bound);
-            }
+            // a tombstone that wakes up lets go of its place only after the lane holds it
+            publisher.names.wake(name, |place| self.apply.unpins.push(place));
+        } else {
+            self.begin_stretch(holding, place);
+            self.credit_oddly(publisher, holding, name, place, counts)?;
         }
         holding.span.end = place.at + 1;
         Ok(())
     }
 
-    fn flush(&mut self, holding: &mut Holding) {
-        if holding.span.start < holding.span.end {
-            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
+    /// The same for a name that is the publisher's own.
+    fn credit_oddly(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        name: u64,
+        place: Place,
+        counts: bool,
+    ) -> Result<(), Skip> {
+        self.keep_apart(publisher, name, place);
+        let unpins = &mut self.apply.unpins;
+        match publisher.names.store(name, place, holding.lane, counts, |place| unpins.push(place)) {
+            Stored::Again => {}
+            Stored::Fresh => holding.gained += u64::from(publisher.names.hold_oddly(place, holding.lane)),
+            Stored::Full => {
+                self.runs.pin(place);
+                self.apply.unpins.push(place);
+                return Err(Skip::Bound);
+            }
         }
-        holding.run = u32::MAX;
-        holding.span = Stretch { start: 0, end: 0 };
+        Ok(())
+    }
+
+    /// What is credited from now on starts at `place`.
+    fn begin_stretch(&mut self, holding: &mut Holding, place: Place) {
+        self.hold_stretch(holding);
+        let run = self.runs.get(place.run);
+        let cover = run.cover_of(holding.instance, holding.owner);
+        holding.held_until = cover.map_or(0, |at| run.covers[at].end());
+        holding.run = place.run;
+        holding.span = Stretch { start: place.at, end: place.at };
     }
 
     /// Ends a holding: what was credited is held, and tombstones that woke up let go of their places.
     pub(super) fn settle_holding(&mut self, publisher: &mut Publisher, holding: &Holding) {
         self.settle_whole(publisher, holding);
-        let (_, _, books) = publisher.split();
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
         let mut unpins = std::mem::take(&mut self.apply.unpins);
-        for place in unpins.drain(..) {
-            ledger.unpin(place);
-        }
+        let (_, mut ledger) = self.ledger(publisher);
+        ledger.unpin_all(&mut unpins);
         self.apply.unpins = unpins;
         self.contexts.drop_if_idle(holding.context);
     }
 
     /// The same without the tombstones.
     pub(super) fn settle_whole(&mut self, publisher: &mut Publisher, holding: &Holding) {
-        if holding.span.start < holding.span.end {
-            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
-        }
+        self.hold_stretch(holding);
         let lane = &mut publisher.lanes[usize::from(holding.lane)];
         lane.gain(holding.context, holding.gained);
         self.contexts.get_mut(holding.context).held += holding.gained;

@@ -6,7 +6,9 @@
 //! - within a context a hash has at most one place;
 //! - a position that a cover or a pin needs is never cut; whatever lies behind all of them goes in time.
 
-use super::cover::{Cover, Stretch};
+use super::column::{Column, Columns};
+use super::cover::{Cover, Holder, Stretch};
+use super::dialect::UNLABELLED;
 use std::collections::VecDeque;
 
 /// Most blocks of one run; a longer prefix goes on in another.
@@ -32,6 +34,8 @@ pub struct Run {
     pub context: u32,
     /// Rolling hashes.
     pub hashes: Vec<u64>,
+    /// What the dialects call these blocks.
+    pub columns: Columns,
     /// Who holds what, sorted by (instance, owner).
     pub covers: Vec<Cover>,
     /// Positions that a removed name still denotes, in the order of removal.
@@ -45,7 +49,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Heap bytes, but for what stands behind the covers.
+    /// Heap bytes, but for what stands in the columns and behind the covers.
     fn heap(&self) -> usize {
         size_of::<Self>()
             + self.hashes.capacity() * size_of::<u64>()
@@ -66,6 +70,15 @@ impl Run {
     /// Whether the owner holds the position.
     pub fn held(&self, instance: u32, owner: u32, at: u16) -> bool {
         self.cover_of(instance, owner).is_ok_and(|index| self.covers[index].holds(at))
+    }
+
+    /// An owner holds nothing here any more; returns where its list of runs has this one.
+    fn remove_cover(&mut self, at: usize) -> u32 {
+        let listed = self.covers.remove(at).listed;
+        if self.covers.len() * 4 < self.covers.capacity() {
+            self.covers.shrink_to(self.covers.len() * 2);
+        }
+        listed
     }
 
     fn needed(&self) -> usize {
@@ -89,21 +102,21 @@ pub struct Runs {
     heap: usize,
 }
 
-/// What a change left of a run.
-#[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Nothing to do.
-    Same,
-    /// These hashes no longer have a place; the first one was the head when `gone`.
-    Cut {
-        /// The hashes that went.
-        hashes: Vec<u64>,
-        /// Whether the run itself is gone.
-        gone: bool,
-        /// Its context.
-        context: u32,
-    },
+/// Blocks that no longer have a place.
+#[derive(Debug)]
+pub struct Cut {
+    /// Their run.
+    pub run: u32,
+    /// Its context.
+    pub context: u32,
+    /// Whether the run itself is gone; then the first hash was its head.
+    pub gone: bool,
+    /// The first position that went.
+    pub from: u16,
+    /// The rolling hashes that went.
+    pub hashes: Vec<u64>,
+    /// What the dialects called them.
+    pub columns: Vec<Column>,
 }
 
 impl Runs {
@@ -141,6 +154,28 @@ impl Runs {
         self.get(place.run).hashes[usize::from(place.at)]
     }
 
+    /// What a dialect calls a place.
+    pub fn label(&self, place: Place, dialect: u32) -> u64 {
+        self.try_get(place.run).map_or(UNLABELLED, |run| run.columns.label(dialect, place.at))
+    }
+
+    /// Lets a dialect name a place.
+    pub fn set_label(&mut self, place: Place, dialect: u32, name: u64) {
+        let run = self.get_mut(place.run);
+        let grown = run.columns.set(dialect, place.at, name, run.hashes.capacity());
+        self.heap += grown;
+    }
+
+    /// Cuts the last `most` labels of a dialect's column; returns the first position cut, and the labels.
+    pub fn cut_column(&mut self, run: u32, dialect: u32, most: usize) -> (u16, Vec<u64>) {
+        let columns = &mut self.get_mut(run).columns;
+        let before = columns.heap();
+        let cut = columns.cut_one(dialect, most);
+        let after = columns.heap();
+        self.heap = self.heap + after - before;
+        cut
+    }
+
     /// A new run of one block; `more` are likely to follow at once.
     pub fn create(
         &mut self,
@@ -158,6 +193,7 @@ impl Runs {
         let run = Box::new(Run {
             context,
             hashes,
+            columns: Columns::default(),
             covers: Vec::new(),
             pins: VecDeque::new(),
             parent,
@@ -205,41 +241,65 @@ impl Runs {
         Some(Place { run: number, at: at as u16 })
     }
 
-    /// Lets an owner hold a stretch.
-    pub fn hold(&mut self, run: u32, instance: u32, owner: u32, span: Stretch) {
-        let grown = self.change(run, |run| match run.cover_of(instance, owner) {
+    /// Lets an owner hold a stretch. Returns whether it held nothing of the run before; its list of runs then has
+    /// this one at `listed`.
+    pub fn hold(&mut self, run: u32, holder: &Holder, span: Stretch, listed: u32) -> bool {
+        let change = |run: &mut Run| match run.cover_of(holder.instance, holder.owner) {
             Ok(at) => {
                 let before = run.covers[at].heap();
                 run.covers[at].add(span);
-                (before, run.covers[at].heap())
+                (false, before, run.covers[at].heap())
             }
             Err(at) => {
                 if run.covers.len() == run.covers.capacity() {
                     run.covers.reserve_exact((run.covers.len() / 2).max(1));
                 }
-                run.covers.insert(at, Cover::new(instance, owner, span));
-                (0, 0)
+                run.covers.insert(at, Cover::new(holder, span, listed));
+                (true, 0, 0)
             }
-        });
-        self.heap = self.heap + grown.1 - grown.0;
+        };
+        let (new, before, after) = self.change(run, change);
+        self.heap = self.heap + after - before;
+        new
     }
 
-    /// Takes a position from an owner that holds it.
-    pub fn release(&mut self, place: Place, instance: u32, owner: u32) -> Left {
-        let grown = self.change(place.run, |run| {
-            let Ok(at) = run.cover_of(instance, owner) else { return (0, 0) };
+    /// Takes a position from an owner that holds it. Returns where the owner's list of runs has this one, when it
+    /// holds nothing of it any more.
+    pub fn release(&mut self, place: Place, instance: u32, owner: u32) -> Option<u32> {
+        let (listed, before, after) = self.change(place.run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (None, 0, 0) };
             let before = run.covers[at].heap();
             if run.covers[at].remove(place.at) {
-                return (before, run.covers[at].heap());
+                return (None, before, run.covers[at].heap());
             }
-            run.covers.remove(at);
-            if run.covers.len() * 4 < run.covers.capacity() {
-                run.covers.shrink_to(run.covers.len() * 2);
-            }
-            (before, 0)
+            (Some(run.remove_cover(at)), before, 0)
         });
-        self.heap = self.heap + grown.1 - grown.0;
-        self.trim(place.run)
+        self.heap = self.heap + after - before;
+        listed
+    }
+
+    /// Takes about `most` last positions from an owner; returns how many, and the same as [`Runs::release`].
+    pub fn strip(&mut self, run: u32, instance: u32, owner: u32, most: u16) -> (u16, Option<u32>) {
+        let (taken, listed, before, after) = self.change(run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (0, None, 0, 0) };
+            let before = run.covers[at].heap();
+            let taken = run.covers[at].strip(most);
+            run.slack = run.slack.saturating_add(taken);
+            if run.covers[at].end() > 0 {
+                return (taken, None, before, run.covers[at].heap());
+            }
+            (taken, Some(run.remove_cover(at)), before, 0)
+        });
+        self.heap = self.heap + after - before;
+        (taken, listed)
+    }
+
+    /// An owner's list of runs has this one elsewhere now.
+    pub fn relist(&mut self, run: u32, instance: u32, owner: u32, listed: u32) {
+        let run = self.get_mut(run);
+        if let Ok(at) = run.cover_of(instance, owner) {
+            run.covers[at].listed = listed;
+        }
     }
 
     /// Keeps a position although nobody may hold it.
@@ -247,8 +307,8 @@ impl Runs {
         self.change(place.run, |run| run.pins.push_back(place.at));
     }
 
-    /// Undoes one [`Runs::pin`].
-    pub fn unpin(&mut self, place: Place) -> Left {
+    /// Undoes one [`Runs::pin`]; [`Runs::trim`] is to follow.
+    pub fn unpin(&mut self, place: Place) {
         self.change(place.run, |run| {
             // names are forgotten in the order of their removal, so it is the first one nearly always
             if let Some(at) = run.pins.iter().position(|at| *at == place.at) {
@@ -258,7 +318,6 @@ impl Runs {
                 run.pins = VecDeque::new();
             }
         });
-        self.trim(place.run)
     }
 
     /// Zero-based depth of a block, when known.
@@ -295,50 +354,59 @@ impl Runs {
         result
     }
 
-    /// Cuts what nobody needs behind `place`, so that a block can be appended there.
+    /// Cuts what nobody needs behind `place`, so that a block can be appended there; `None` when somebody does.
     /// The block at `place` itself counts as needed.
-    pub fn cut_behind(&mut self, place: Place) -> Left {
+    pub fn cut_behind(&mut self, place: Place) -> Option<Cut> {
         if self.get(place.run).needed() > usize::from(place.at) + 1 {
-            return Left::Same;
+            return None;
         }
-        self.cut(place.run, usize::from(place.at) + 1)
+        Some(self.cut(place.run, usize::from(place.at) + 1))
     }
 
-    fn trim(&mut self, number: u32) -> Left {
+    /// After a position may have died: cuts the tail that nobody needs, when it is long enough.
+    pub fn trim(&mut self, number: u32) -> Option<Cut> {
         let run = self.get_mut(number);
         let gone = run.covers.is_empty() && run.pins.is_empty();
         run.slack = run.slack.saturating_add(1);
         if !gone && (run.slack < SLACK || usize::from(run.slack) * 4 < run.hashes.len()) {
-            return Left::Same;
+            return None;
         }
         run.slack = 0;
         let context = run.context;
         if gone {
-            return Left::Cut { hashes: self.free(number), gone: true, context };
+            let mut run = self.free(number);
+            let (hashes, columns) = (std::mem::take(&mut run.hashes), run.columns.take());
+            return Some(Cut { run: number, context, gone: true, from: 0, hashes, columns });
         }
         let needed = run.needed();
-        if needed == run.hashes.len() { Left::Same } else { self.cut(number, needed) }
+        (needed < run.hashes.len()).then(|| self.cut(number, needed))
     }
 
-    fn cut(&mut self, number: u32, needed: usize) -> Left {
-        self.change(number, |run| {
+    fn cut(&mut self, number: u32, needed: usize) -> Cut {
+        let (cut, before, after) = self.change(number, |run| {
             let hashes = run.hashes.split_off(needed);
             run.hashes.shrink_to(needed + needed / 8);
-            Left::Cut { hashes, gone: false, context: run.context }
-        })
+            let before = run.columns.heap();
+            let columns = run.columns.cut(needed);
+            let cut =
+                Cut { run: number, context: run.context, gone: false, from: needed as u16, hashes, columns };
+            (cut, before, run.columns.heap())
+        });
+        self.heap = self.heap + after - before;
+        cut
     }
 
-    fn free(&mut self, number: u32) -> Vec<u64> {
+    fn free(&mut self, number: u32) -> Box<Run> {
         let slot = &mut self.slots[number as usize];
         slot.life = slot.life.wrapping_add(1);
         let run = slot.run.take().expect("freed once");
-        self.heap -= run.heap();
+        self.heap -= run.heap() + run.columns.heap();
         self.live -= 1;
         self.free.push(number);
         if self.live == 0 {
             self.slots = Vec::new();
             self.free = Vec::new();
         }
-        run.hashes
+        run
     }
 }

@@ -133,7 +133,7 @@ impl Shard {
         let names = store.hashes;
         let standard = envelope.is_some() || publisher.registration.standard_hashes;
         let all_known =
-            || names.of(&reading.batch.hashes).iter().all(|name| publisher.names.place(*name).is_some());
+            || names.of(&reading.batch.hashes).iter().all(|name| self.place_of(publisher, *name).is_some());
         if !standard || envelope.is_none() && all_known() {
             return Ok(Work::Placeholder(Placeholder { names, lane, at: 0, unknown: false }));
         }
@@ -154,7 +154,7 @@ impl Shard {
         parent: u64,
         salt: Option<&str>,
     ) -> Option<Place> {
-        let latest = publisher.names.place(parent)?;
+        let latest = self.place_of(publisher, parent)?;
         if !publisher.names.is_ambiguous(parent) {
             return Some(latest);
         }
@@ -180,7 +180,7 @@ impl Shard {
         parent: Place,
     ) -> Result<(), Skip> {
         for name in names {
-            if let Some(place) = publisher.names.place(*name)
+            if let Some(place) = self.place_of(publisher, *name)
                 && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS)
             {
                 return Err(Skip::Cycle);
@@ -191,7 +191,7 @@ impl Shard {
 
     pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
         let blocks = orphan.names.len() as u64;
-        let place = publisher.names.place(orphan.parent)?;
+        let place = self.place_of(publisher, orphan.parent)?;
         if let Err(reason) = self.check_descent(publisher, &orphan.names, place) {
             publisher.stats.skipped[reason as usize].add(1);
             return None;

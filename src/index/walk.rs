@@ -170,7 +170,7 @@ impl Scratch {
                 continue;
             }
             if counting.everybody && at == start + 1 {
-                alive |= self.credit_one(first, from, to, base, counting.owners) == length;
+                alive |= self.credit_one(first, from, to, base) == length;
                 continue;
             }
             let held = self.credit_group(&covers[start..at], from, to, counting, base);
@@ -197,21 +197,23 @@ impl Scratch {
     }
 
     /// The only owner of an instance here; the way of nearly every walk.
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32, owners: &[Option<Owner>]) -> u16 {
+    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32) -> u16 {
         let held = cover.extent(from).min(to) - from;
-        let Some(owner) = owners[cover.owner as usize].as_ref().filter(|_| held > 0) else { return 0 };
+        if held == 0 {
+            return 0;
+        }
         let blocks = u32::from(held);
         let seen = &mut self.seen[cover.instance as usize];
         if base == 0 {
             // in the first stretch an instance is met once
-            let hit = self.answer.start_with(cover.instance, blocks, owner.medium, owner.rank);
+            let hit = self.answer.start_with(cover.instance, blocks, cover.medium, cover.rank());
             *seen = Seen { walk: self.walk, hit };
             return held;
         }
         let hit = seen.hit;
         self.answer.hit_mut(hit).longest = base + blocks;
-        self.answer.add_medium(hit, owner.medium, blocks);
-        if let Some(rank) = owner.rank {
+        self.answer.add_medium(hit, cover.medium, blocks);
+        if let Some(rank) = cover.rank() {
             self.answer.add_rank(hit, rank, blocks);
         }
         held

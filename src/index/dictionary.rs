@@ -1,0 +1,345 @@
+//! A dialect's dictionary: engine hash → place, eight bytes a block.
+//!
+//! An entry has no key. It has a place and 16 bits of the key's hash; the label that the dialect's column has at
+//! that place says whether it is the right one. Extendible hashing over small segments keeps every step short, and
+//! a segment grows by quarters, so that it is about four fifths full.
+//!
+//! Within a segment entries stand in groups of one cache line, packed from the left, in the group of their tag or,
+//! where that is full, in the first one behind it with room. A search ends at the first free slot.
+
+use super::run::Place;
+use super::table::mix;
+
+/// Entries of a group.
+const GROUP: usize = 8;
+/// A segment with so many entries is split when it would grow.
+const SEGMENT_ENTRIES: usize = 2048;
+/// A segment is split no further than this many directory bits.
+const MAX_DEPTH: u32 = 24;
+/// First directory bit within a hash.
+const DIRECTORY_BIT: u32 = 16;
+/// A free slot; no run has the number that this names.
+const FREE: u64 = u64::MAX;
+
+/// One cache line of entries.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Group([u64; GROUP]);
+
+const EMPTY: Group = Group([FREE; GROUP]);
+
+impl Group {
+    fn is_full(&self) -> bool {
+        self.0[GROUP - 1] != FREE
+    }
+
+    fn push(&mut self, entry: u64) -> bool {
+        let free = self.0.iter_mut().find(|slot| **slot == FREE);
+        free.map(|slot| *slot = entry).is_some()
+    }
+
+    fn take(&mut self, at: usize) -> u64 {
+        let last = self.0.iter().rposition(|slot| *slot != FREE).unwrap_or(at);
+        self.0.swap(at, last);
+        std::mem::replace(&mut self.0[last], FREE)
+    }
+}
+
+fn tag(hash: u64) -> u64 {
+    hash >> 48
+}
+
+fn entry(tag: u64, place: Place) -> u64 {
+    tag << 48 | u64::from(place.run) << 16 | u64::from(place.at)
+}
+
+fn place(entry: u64) -> Place {
+    Place { run: (entry >> 16) as u32, at: entry as u16 }
+}
+
+#[derive(Default)]
+struct Segment {
+    groups: Box<[Group]>,
+    len: usize,
+    depth: u32,
+}
+
+impl Segment {
+    fn home(&self, tag: u64) -> usize {
+        (tag as usize * self.groups.len()) >> 16
+    }
+
+    fn next(&self, group: usize) -> usize {
+        if group + 1 == self.groups.len() { 0 } else { group + 1 }
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.groups.len() - from }
+    }
+
+    fn find(&self, tag: u64, is: impl Fn(Place) -> bool) -> Option<Place> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut at = self.home(tag);
+        loop {
+            for known in &self.groups[at].0 {
+                if *known == FREE {
+                    return None;
+                }
+                if *known >> 48 == tag && is(place(*known)) {
+                    return Some(place(*known));
+                }
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// Room for one more without growing: one slot in ten stays free.
+    fn has_room(&self) -> bool {
+        (self.len + 1) * 10 <= self.groups.len() * GROUP * 9
+    }
+
+    fn insert(&mut self, entry: u64) {
+        let mut at = self.home(entry >> 48);
+        while !self.groups[at].push(entry) {
+            at = self.next(at);
+        }
+        self.len += 1;
+    }
+
+    fn remove(&mut self, entry: u64) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let mut at = self.home(entry >> 48);
+        loop {
+            let group = &mut self.groups[at];
+            let full = group.is_full();
+            if let Some(slot) = group.0.iter().position(|known| *known == entry) {
+                group.take(slot);
+                self.len -= 1;
+                if full {
+                    self.close(at);
+                }
+                return true;
+            }
+            if !full {
+                return false;
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// The group `hole` is no longer full: what did not find room in it comes back.
+    fn close(&mut self, mut hole: usize) {
+        let mut at = self.next(hole);
+        while at != hole {
+            let full = self.groups[at].is_full();
+            let mut entries = self.groups[at].0.iter().take_while(|known| **known != FREE);
+            let back = entries.position(|known| {
+                let home = self.home(*known >> 48);
+                self.distance(home, at) >= self.distance(hole, at)
+            });
+            if let Some(slot) = back {
+                let entry = self.groups[at].take(slot);
+                self.groups[hole].push(entry);
+                hole = at;
+            }
+            if !full {
+                return;
+            }
+            at = self.next(at);
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = u64> {
+        self.groups.iter().flat_map(|group| group.0).filter(|known| *known != FREE)
+    }
+
+    /// Moves the entries into so many groups.
+    fn rebuild(&mut self, groups: usize) {
+        let groups = vec![EMPTY; groups].into_boxed_slice();
+        let old = std::mem::replace(self, Self { groups, len: 0, depth: self.depth });
+        old.entries().for_each(|entry| self.insert(entry));
+    }
+
+    fn bytes(&self) -> usize {
+        self.groups.len() * size_of::<Group>()
+    }
+}
+
+/// Groups for so many entries, four fifths full.
+fn groups_for(entries: usize) -> usize {
+    (entries * 5 / 4).div_ceil(GROUP).max(1)
+}
+
+/// Engine hash → place.
+pub struct Dictionary {
+    directory: Vec<u32>,
+    segments: Vec<Segment>,
+    depth: u32,
+    len: usize,
+    bytes: usize,
+    salt: u64,
+}
+
+impl Dictionary {
+    /// An empty dictionary; allocates nothing. `salt` is the process's own.
+    pub fn new(salt: u64) -> Self {
+        Self { directory: Vec::new(), segments: Vec::new(), depth: 0, len: 0, bytes: 0, salt }
+    }
+
+    /// Whether nothing has a label.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Heap bytes taken.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+            + self.directory.capacity() * size_of::<u32>()
+            + self.segments.capacity() * size_of::<Segment>()
+    }
+
+    /// Any place that has a name.
+    pub fn any(&self) -> Option<Place> {
+        let segment = self.segments.iter().find(|segment| segment.len > 0)?;
+        segment.entries().next().map(place)
+    }
+
+    /// The place of a name: the one of its candidates whose label `is` the name.
+    pub fn find(&self, name: u64, is: impl Fn(Place) -> bool) -> Option<Place> {
+        let hash = mix(name, self.salt);
+        self.segments.get(self.slot(hash)?)?.find(tag(hash), is)
+    }
+
+    /// Touches what a search for the name begins with; the misses of several overlap.
+    pub fn warm(&self, name: u64) -> u64 {
+        let hash = mix(name, self.salt);
+        let segment = self.slot(hash).map(|at| &self.segments[at]);
+        segment.filter(|segment| segment.len > 0).map_or(0, |segment| segment.groups[segment.home(tag(hash))].0[0])
+    }
+
+    /// Adds a name that is not there; `label` is the name of any place that is.
+    pub fn insert(&mut self, name: u64, place: Place, label: impl Fn(Place) -> u64) {
+        let hash = mix(name, self.salt);
+        let at = self.room(hash, label);
+        self.segments[at].insert(entry(tag(hash), place));
+        self.len += 1;
+    }
+
+    /// Takes a name from its place; returns whether it was there.
+    pub fn remove(&mut self, name: u64, place: Place) -> bool {
+        let hash = mix(name, self.salt);
+        let Some(at) = self.slot(hash) else { return false };
+        let segment = &mut self.segments[at];
+        let removed = segment.remove(entry(tag(hash), place));
+        if removed {
+            self.len -= 1;
+            if self.len == 0 {
+                *self = Self::new(self.salt);
+            } else if segment.len * 2 < segment.groups.len() * GROUP / 2 && segment.groups.len() > 1 {
+                self.bytes -= segment.bytes();
+                segment.rebuild(groups_for(segment.len));
+                self.bytes += segment.bytes();
+            }
+        }
+        removed
+    }
+
+    fn slot(&self, hash: u64) -> Option<usize> {
+        let at = (hash >> DIRECTORY_BIT) as usize & ((1 << self.depth) - 1);
+        self.directory.get(at).map(|segment| *segment as usize)
+    }
+
+    /// The segment that takes an entry of this hash: made larger or split first when full.
+    fn room(&mut self, hash: u64, label: impl Fn(Place) -> u64) -> usize {
+        loop {
+            let Some(at) = self.slot(hash) else {
+                self.directory.push(0);
+                self.segments.push(Segment::default());
+                continue;
+            };
+            let segment = &mut self.segments[at];
+            if segment.has_room() {
+                return at;
+            }
+            if segment.len >= SEGMENT_ENTRIES && segment.depth < MAX_DEPTH {
+                self.split(at, &label);
+            } else {
+                self.bytes -= segment.bytes();
+                let groups = segment.groups.len();
+                segment.rebuild((groups + 1).max(groups * 5 / 4));
+                self.bytes += segment.bytes();
+            }
+        }
+    }
+
+    fn split(&mut self, at: usize, label: &impl Fn(Place) -> u64) {
+        let depth = self.segments[at].depth;
+        if depth == self.depth {
+            self.directory.reserve_exact(self.directory.len());
+            self.directory.extend_from_within(..);
+            self.depth += 1;
+        }
+        let old = std::mem::take(&mut self.segments[at]);
+        let bit = 1 << (DIRECTORY_BIT + depth);
+        let moves = |entry: &u64| mix(label(place(*entry)), self.salt) & bit != 0;
+        let (moved, stay): (Vec<u64>, Vec<u64>) = old.entries().partition(moves);
+        let made = [stay, moved].map(|entries| {
+            let groups = vec![EMPTY; groups_for(entries.len() + 1)].into_boxed_slice();
+            let mut segment = Segment { groups, len: 0, depth: depth + 1 };
+            entries.into_iter().for_each(|entry| segment.insert(entry));
+            segment
+        });
+        self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
+        let [stay, moved] = made;
+        self.segments[at] = stay;
+        let new = self.segments.len() as u32;
+        self.segments.push(moved);
+        let step = 1usize << depth;
+        for (position, slot) in self.directory.iter_mut().enumerate() {
+            if *slot as usize == at && position & step != 0 {
+                *slot = new;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Stores and removals at random: what is found is what a map has, and the bytes come back.
+    #[test]
+    fn a_dictionary_is_a_map() {
+        let (mut dice, mut dictionary) = (1_u64, Dictionary::new(7));
+        let (mut naive, mut labels) = (HashMap::new(), Vec::new());
+        for step in 0..60_000_u32 {
+            dice = mix(dice.wrapping_add(0x9E37_79B9), 3);
+            let growing = step % 20_000 < 14_000;
+            let name = if dice & 1 == 0 || !growing { dice >> 8 & 0x1FFF } else { dice };
+            let removed = naive.remove(&name);
+            if let Some(place) = removed {
+                assert!(dictionary.remove(name, place));
+                assert!(!dictionary.remove(name, place));
+            } else if growing {
+                let place = Place { run: labels.len() as u32, at: step as u16 };
+                labels.push(name);
+                dictionary.insert(name, place, |place| labels[place.run as usize]);
+                naive.insert(name, place);
+            }
+            let found = dictionary.find(name, |place| labels[place.run as usize] == name);
+            assert_eq!(found, naive.get(&name).copied());
+        }
+        assert!(naive.len() > SEGMENT_ENTRIES * 2);
+        assert_eq!(dictionary.len, naive.len());
+        for (name, place) in naive {
+            assert_eq!(dictionary.find(name, |place| labels[place.run as usize] == name), Some(place));
+            assert!(dictionary.remove(name, place));
+        }
+        assert_eq!((dictionary.len, dictionary.bytes()), (0, 0));
+    }
+}

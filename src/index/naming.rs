@@ -1,0 +1,173 @@
+//! What a publisher's names mean: those of its dialect where it holds the block, and its own.
+
+use super::cover::Holder;
+use super::ledger::Ledger;
+use super::names::Places;
+use super::place::Holding;
+use super::publisher::Publisher;
+use super::run::Place;
+use super::shard::Shard;
+use super::dialect::UNLABELLED;
+
+impl Shard {
+    /// The place that a publisher's name denotes (the latest, where it denotes several).
+    pub(super) fn place_of(&self, publisher: &Publisher, name: u64) -> Option<Place> {
+        publisher.names.place(name).or_else(|| {
+            let place = self.dialect_place(publisher, name)?;
+            self.holds_plainly(publisher, place).then_some(place)
+        })
+    }
+
+    /// Every place that a publisher's name denotes, into `to`, without repeats.
+    pub(super) fn places_of(&self, publisher: &Publisher, name: u64, to: &mut Vec<Place>) {
+        publisher.names.places(name, to);
+        if to.is_empty() {
+            to.extend(self.place_of(publisher, name));
+        }
+    }
+
+    /// What the publisher's dialect says of a name.
+    fn dialect_place(&self, publisher: &Publisher, name: u64) -> Option<Place> {
+        self.dialects.find(&self.runs, publisher.speech.dialect()?, name)
+    }
+
+    /// The same for one of several names, which often stands beside the one before.
+    pub(super) fn next_place(&self, publisher: &mut Publisher, name: u64) -> Option<Place> {
+        let dialect = publisher.speech.dialect()?;
+        let Place { run, at } = publisher.removed;
+        let labels = self.runs.try_get(run).map_or(&[][..], |run| run.columns.of(dialect));
+        let beside = [at.wrapping_sub(1), at.wrapping_add(1)];
+        let found = beside.into_iter().find(|at| name != UNLABELLED && labels.get(usize::from(*at)) == Some(&name));
+        let place = match found {
+            Some(at) => Place { run, at },
+            None => self.dialects.find(&self.runs, dialect, name)?,
+        };
+        publisher.removed = place;
+        Some(place)
+    }
+
+    /// Whether any lane holds the place by the dialect's name.
+    fn holds_plainly(&self, publisher: &Publisher, place: Place) -> bool {
+        (0..publisher.lanes.len() as u8).any(|lane| self.holds_plainly_on(publisher, place, lane))
+    }
+
+    fn holds_plainly_on(&self, publisher: &Publisher, place: Place, lane: u8) -> bool {
+        let run = self.runs.get(place.run);
+        let owner = publisher.lanes[usize::from(lane)].owner(run.context);
+        owner.is_some_and(|owner| run.held(publisher.instance, owner, place.at))
+            && !publisher.names.is_odd(place, lane)
+    }
+
+    /// Whether the lane can hold the place by its dialect's name, which this one becomes where there was none.
+    pub(super) fn names_plainly(&mut self, publisher: &mut Publisher, name: u64, place: Place, lane: u8) -> bool {
+        publisher.speech = self.dialects.hear(publisher.speech, &self.runs, name, place);
+        let Some(dialect) = publisher.speech.dialect() else { return false };
+        if publisher.names.has(name) || publisher.names.is_odd(place, lane) {
+            return false;
+        }
+        match self.runs.label(place, dialect) {
+            UNLABELLED if name == UNLABELLED => false,
+            label if label == name => true,
+            UNLABELLED if self.dialects.find(&self.runs, dialect, name).is_none() => {
+                self.dialects.name(&mut self.runs, dialect, name, place);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Before the publisher keeps `name` at `place` among its own names: whatever of the dialect's names it holds
+    /// there, or by this name, it holds by names of its own from now on.
+    pub(super) fn keep_apart(&mut self, publisher: &mut Publisher, name: u64, place: Place) {
+        let Some(dialect) = publisher.speech.dialect() else { return };
+        if let Some(elsewhere) = self.dialects.find(&self.runs, dialect, name) {
+            self.take_over(publisher, name, elsewhere);
+        }
+        let label = self.runs.label(place, dialect);
+        if label != UNLABELLED && label != name {
+            self.take_over(publisher, label, place);
+        }
+    }
+
+    fn take_over(&mut self, publisher: &mut Publisher, name: u64, place: Place) {
+        if publisher.names.has(name) {
+            return;
+        }
+        for lane in 0..publisher.lanes.len() as u8 {
+            if self.holds_plainly_on(publisher, place, lane) {
+                publisher.names.take_over(name, place, lane);
+            }
+        }
+    }
+
+    /// One copy less of a name on a lane, or with `left` exactly so many left; `place` is what the dialect says.
+    /// Returns whether the lane had the name.
+    pub(super) fn remove_name(
+        &mut self,
+        publisher: &mut Publisher,
+        name: u64,
+        place: Option<Place>,
+        lane: u8,
+        left: Option<u32>,
+    ) -> bool {
+        if publisher.names.has(name) {
+            let (names, mut ledger) = self.ledger(publisher);
+            return names.remove(name, lane, left, &mut ledger);
+        }
+        let Some(place) = place.filter(|place| self.holds_plainly_on(publisher, *place, lane)) else {
+            return false;
+        };
+        let left = left.unwrap_or_else(|| publisher.names.copies(name, lane));
+        publisher.names.set_copies(name, lane, left.saturating_sub(1));
+        if left > 0 {
+            return true;
+        }
+        let others = 0..publisher.lanes.len() as u8;
+        let last = !others.filter(|other| *other != lane).any(|other| self.holds_plainly_on(publisher, place, other));
+        let (names, mut ledger) = self.ledger(publisher);
+        if last {
+            ledger.pin(place);
+        }
+        ledger.release(place, lane);
+        if last {
+            names.remember(name, place, &mut ledger);
+        }
+        true
+    }
+
+    /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.
+    pub(super) fn warm(&self, publisher: &Publisher, names: &[u64]) {
+        publisher.names.warm(names);
+        if let Some(dialect) = publisher.speech.dialect() {
+            self.dialects.warm(dialect, names);
+        }
+    }
+
+    /// Lets the owner hold the stretch credited so far.
+    pub(super) fn hold_stretch(&mut self, holding: &Holding) {
+        let span = holding.span;
+        if span.start >= span.end {
+            return;
+        }
+        let owner = self.contexts.get_mut(holding.context).owners[holding.owner as usize].as_mut();
+        let Some(owner) = owner else { return };
+        let listed = owner.runs.len();
+        let Holding { instance, owner: number, .. } = *holding;
+        let holder = Holder { instance, owner: number, rank: owner.rank, medium: owner.medium };
+        if self.runs.hold(holding.run, &holder, span, listed as u32) {
+            if listed == owner.runs.capacity() {
+                owner.runs.reserve_exact((listed / 4).max(1));
+            }
+            owner.runs.push(holding.run);
+        }
+    }
+}
+
+impl Ledger<'_> {
+    /// Lets go of names that woke up.
+    pub(super) fn unpin_all(&mut self, places: &mut Vec<Place>) {
+        for place in places.drain(..) {
+            self.unpin(place);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! A dialect's dictionary: engine hash → place, eight bytes a block.
 //!
-//! An entry has no key. It has a place and 16 bits of the key's hash; the label that the dialect's column has at
+//! An entry has no key. It has a place and 22 bits of the key's hash; the label that the dialect's column has at
 //! that place says whether it is the right one. Extendible hashing over small segments keeps every step short, and
 //! a segment grows by quarters, so that it is about four fifths full.
 //!
@@ -18,7 +18,12 @@ const SEGMENT_ENTRIES: usize = 2048;
 const MAX_DEPTH: u32 = 24;
 /// First directory bit within a hash.
 const DIRECTORY_BIT: u32 = 16;
-/// A free slot; no run has the number that this names.
+/// Bits of a tag, and of a run's number.
+const TAG_BITS: u32 = 22;
+const RUN_BITS: u32 = 64 - 16 - TAG_BITS;
+/// Runs whose blocks a dictionary can name.
+pub const NAMED_RUNS: u32 = (1 << RUN_BITS) - 1;
+/// A free slot; [`NAMED_RUNS`] leaves it free.
 const FREE: u64 = u64::MAX;
 
 /// One cache line of entries.
@@ -46,15 +51,15 @@ impl Group {
 }
 
 fn tag(hash: u64) -> u64 {
-    hash >> 48
+    hash >> (64 - TAG_BITS)
 }
 
 fn entry(tag: u64, place: Place) -> u64 {
-    tag << 48 | u64::from(place.run) << 16 | u64::from(place.at)
+    tag << (64 - TAG_BITS) | u64::from(place.run) << 16 | u64::from(place.at)
 }
 
 fn place(entry: u64) -> Place {
-    Place { run: (entry >> 16) as u32, at: entry as u16 }
+    Place { run: (entry >> 16) as u32 & NAMED_RUNS, at: entry as u16 }
 }
 
 #[derive(Default)]
@@ -66,7 +71,7 @@ struct Segment {
 
 impl Segment {
     fn home(&self, tag: u64) -> usize {
-        (tag as usize * self.groups.len()) >> 16
+        (tag as usize * self.groups.len()) >> TAG_BITS
     }
 
     fn next(&self, group: usize) -> usize {
@@ -87,7 +92,7 @@ impl Segment {
                 if *known == FREE {
                     return None;
                 }
-                if *known >> 48 == tag && is(place(*known)) {
+                if self::tag(*known) == tag && is(place(*known)) {
                     return Some(place(*known));
                 }
             }
@@ -101,7 +106,7 @@ impl Segment {
     }
 
     fn insert(&mut self, entry: u64) {
-        let mut at = self.home(entry >> 48);
+        let mut at = self.home(tag(entry));
         while !self.groups[at].push(entry) {
             at = self.next(at);
         }
@@ -112,7 +117,7 @@ impl Segment {
         if self.len == 0 {
             return false;
         }
-        let mut at = self.home(entry >> 48);
+        let mut at = self.home(tag(entry));
         loop {
             let group = &mut self.groups[at];
             let full = group.is_full();
@@ -138,7 +143,7 @@ impl Segment {
             let full = self.groups[at].is_full();
             let mut entries = self.groups[at].0.iter().take_while(|known| **known != FREE);
             let back = entries.position(|known| {
-                let home = self.home(*known >> 48);
+                let home = self.home(tag(*known));
                 self.distance(home, at) >= self.distance(hole, at)
             });
             if let Some(slot) = back {

@@ -5,7 +5,7 @@ use super::context::ContextKey;
 use super::envelope::name_salt;
 use super::names::{Places, Stored};
 use super::object_key::{self, KeyHash};
-use super::place::{ByHash, Holding, NameSource};
+use super::place::{ByHash, Holding, NameSource, Naming};
 use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
@@ -120,7 +120,7 @@ impl Shard {
     fn credit_object(&mut self, publisher: &mut Publisher, lane: u8, name: u64, place: Place) {
         let context = self.runs.get(place.run).context;
         let mut holding = self.hold(publisher, lane, context);
-        let credited = self.credit(publisher, &mut holding, name, place, true);
+        let credited = self.credit(publisher, &mut holding, name, place, Naming::COPY);
         self.settle_holding(publisher, &holding);
         match credited {
             Ok(()) => publisher.stats.keys_resolved.add(1),

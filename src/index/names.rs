@@ -22,6 +22,8 @@ pub const LANES: usize = 254;
 pub const NAME_PLACES: usize = LANES;
 /// Removed names that a publisher is remembered by.
 pub const TOMBSTONES: usize = 1024;
+/// A table of fewer entries stays in the cache by itself.
+const WARMED_FROM: usize = 4 * TOMBSTONES;
 /// Lane number of a removed name.
 const TOMBSTONE: u8 = u8::MAX;
 
@@ -145,12 +147,18 @@ impl Names {
 
     /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.
     pub fn warm(&self, hashes: &[u64]) {
+        if self.table.len() < WARMED_FROM {
+            return;
+        }
         let known = hashes.iter().filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
         std::hint::black_box(known);
     }
 
     /// Looks up the removed names that are forgotten when so many more are removed.
     pub fn warm_oldest(&self, removals: usize) {
+        if self.table.len() < WARMED_FROM {
+            return;
+        }
         let leaving = (self.removed.len() + removals).saturating_sub(TOMBSTONES);
         let oldest = self.removed.iter().take(leaving);
         let known = oldest.filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
@@ -170,6 +178,11 @@ impl Names {
                 to.push(name.place());
             }
         }
+    }
+
+    /// Whether nothing is known here of a name.
+    pub fn ignores(&self, hash: u64) -> bool {
+        self.table.is_empty() || self.table.find(hash, |_| true).is_none()
     }
 
     /// Whether a name with copies is kept here.

@@ -1,13 +1,14 @@
 //! What a publisher's names mean: those of its dialect where it holds the block, and its own.
 
 use super::cover::Holder;
+use super::dialect::UNLABELLED;
+use super::dictionary::NAMED_RUNS;
 use super::ledger::Ledger;
 use super::names::Places;
 use super::place::Holding;
 use super::publisher::Publisher;
 use super::run::Place;
 use super::shard::Shard;
-use super::dialect::UNLABELLED;
 
 impl Shard {
     /// The place that a publisher's name denotes (the latest, where it denotes several).
@@ -27,7 +28,7 @@ impl Shard {
     }
 
     /// What the publisher's dialect says of a name.
-    fn dialect_place(&self, publisher: &Publisher, name: u64) -> Option<Place> {
+    pub(super) fn dialect_place(&self, publisher: &Publisher, name: u64) -> Option<Place> {
         self.dialects.find(&self.runs, publisher.speech.dialect()?, name)
     }
 
@@ -47,7 +48,7 @@ impl Shard {
     }
 
     /// Whether any lane holds the place by the dialect's name.
-    fn holds_plainly(&self, publisher: &Publisher, place: Place) -> bool {
+    pub(super) fn holds_plainly(&self, publisher: &Publisher, place: Place) -> bool {
         (0..publisher.lanes.len() as u8).any(|lane| self.holds_plainly_on(publisher, place, lane))
     }
 
@@ -59,16 +60,24 @@ impl Shard {
     }
 
     /// Whether the lane can hold the place by its dialect's name, which this one becomes where there was none.
-    pub(super) fn names_plainly(&mut self, publisher: &mut Publisher, name: u64, place: Place, lane: u8) -> bool {
+    /// `fresh` says that the dialect does not know the name.
+    pub(super) fn names_plainly(
+        &mut self,
+        publisher: &mut Publisher,
+        name: u64,
+        place: Place,
+        lane: u8,
+        fresh: bool,
+    ) -> bool {
         publisher.speech = self.dialects.hear(publisher.speech, &self.runs, name, place);
         let Some(dialect) = publisher.speech.dialect() else { return false };
         if publisher.names.has(name) || publisher.names.is_odd(place, lane) {
             return false;
         }
         match self.runs.label(place, dialect) {
-            UNLABELLED if name == UNLABELLED => false,
+            UNLABELLED if name == UNLABELLED || place.run >= NAMED_RUNS => false,
             label if label == name => true,
-            UNLABELLED if self.dialects.find(&self.runs, dialect, name).is_none() => {
+            UNLABELLED if fresh || self.dialects.find(&self.runs, dialect, name).is_none() => {
                 self.dialects.name(&mut self.runs, dialect, name, place);
                 true
             }

@@ -68,6 +68,8 @@ pub(super) struct Chain {
     previous: Option<Place>,
     seq: Option<u64>,
     at: usize,
+    /// The dialect knew none of the names when this was begun, in this turn.
+    pub(super) fresh: bool,
     /// Names removed while the chain was an orphan.
     pub(super) removed: Vec<u64>,
 }
@@ -81,7 +83,7 @@ impl Chain {
         previous: Option<Place>,
         seq: Option<u64>,
     ) -> Self {
-        Self { names, locals, lane, context, previous, seq, at: 0, removed: Vec::new() }
+        Self { names, locals, lane, context, previous, seq, at: 0, fresh: false, removed: Vec::new() }
     }
 }
 
@@ -104,6 +106,20 @@ pub(super) struct Placeholder {
     pub(super) lane: u8,
     pub(super) at: usize,
     pub(super) unknown: bool,
+}
+
+/// What is known of a name that is being credited.
+#[derive(Clone, Copy)]
+pub(super) struct Naming {
+    /// It is a copy more; otherwise a further place of the copy just credited.
+    pub(super) counts: bool,
+    /// The publisher's dialect does not know it.
+    pub(super) fresh: bool,
+}
+
+impl Naming {
+    /// A copy more.
+    pub(super) const COPY: Self = Self { counts: true, fresh: false };
 }
 
 /// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
@@ -157,7 +173,7 @@ impl Shard {
                 chain.seq.is_none(),
                 names.len() - at - 1,
             );
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, Naming { counts: true, fresh: chain.fresh }) {
                 failed = Some(reason);
                 break;
             }
@@ -171,6 +187,7 @@ impl Shard {
             publisher.stats.skipped[reason as usize].add(1);
         } else if until < names.len() {
             chain.at = until;
+            chain.fresh = false;
             return (Some(Work::Chain(chain)), done);
         }
         for name in &chain.removed {
@@ -218,7 +235,7 @@ impl Shard {
         let mut holding = self.hold(publisher, work.lane, context);
         for (at, name) in all[..until].iter().enumerate().skip(work.at) {
             let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, true) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, Naming::COPY) {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
                 self.wake_all();
@@ -271,7 +288,7 @@ impl Shard {
         for (nth, place) in places.iter().enumerate() {
             let context = self.runs.get(place.run).context;
             let mut holding = self.hold(publisher, lane, context);
-            let credited = self.credit(publisher, &mut holding, name, *place, nth == 0);
+            let credited = self.credit(publisher, &mut holding, name, *place, Naming { counts: nth == 0, fresh: false });
             self.settle_holding(publisher, &holding);
             if let Err(reason) = credited {
                 publisher.stats.skipped[reason as usize].add(1);
@@ -363,7 +380,7 @@ impl Shard {
         holding: &mut Holding,
         name: u64,
         place: Place,
-        counts: bool,
+        naming: Naming,
     ) -> Result<(), Skip> {
         if place.run != holding.run || place.at != holding.span.end {
             self.begin_stretch(holding, place);
@@ -371,7 +388,7 @@ impl Shard {
         if let Some(base) = publisher.lanes[usize::from(holding.lane)].base {
             return self.credit_part(publisher, holding, base, name, place);
         }
-        if self.names_plainly(publisher, name, place, holding.lane) {
+        if self.names_plainly(publisher, name, place, holding.lane, naming.fresh) {
             let held = place.at < holding.held_until
                 && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
             if held {
@@ -384,7 +401,7 @@ impl Shard {
             publisher.names.wake(name, |place| self.apply.unpins.push(place));
         } else {
             self.begin_stretch(holding, place);
-            self.credit_oddly(publisher, holding, name, place, counts)?;
+            self.credit_oddly(publisher, holding, name, place, naming.counts)?;
         }
         holding.span.end = place.at + 1;
         Ok(())

@@ -115,10 +115,12 @@ impl Shard {
             publisher.stats.orphans_dropped.add(dropped as u64);
             return Ok(None);
         };
-        self.check_descent(publisher, names, place)?;
+        let fresh = self.check_descent(publisher, names, place)?;
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
-        Ok(Some(Work::Chain(Chain::new(source, locals, lane, context, Some(place), Some(seq)))))
+        let mut chain = Chain::new(source, locals, lane, context, Some(place), Some(seq));
+        chain.fresh = fresh;
+        Ok(Some(Work::Chain(chain)))
     }
 
     pub(super) fn begin_without_tokens(
@@ -172,30 +174,49 @@ impl Shard {
         Some(chosen)
     }
 
-    /// A block that stands on the way from the root to its own parent cannot be stored there.
+    /// A block that stands on the way from the root to its own parent cannot be stored there. Returns whether the
+    /// publisher's dialect knows none of the names.
     pub(super) fn check_descent(
         &self,
         publisher: &Publisher,
         names: &[u64],
         parent: Place,
-    ) -> Result<(), Skip> {
-        for name in names {
-            if let Some(place) = self.place_of(publisher, *name)
-                && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS)
-            {
+    ) -> Result<bool, Skip> {
+        let dialect = publisher.speech.dialect();
+        let labels = dialect.map_or(&[][..], |dialect| self.runs.get(parent.run).columns.of(dialect));
+        let behind = labels.get(usize::from(parent.at) + 1..).unwrap_or_default();
+        let mut fresh = dialect.is_some();
+        for (at, name) in names.iter().enumerate() {
+            // the way of a prefix that is known: the name stands right behind its parent
+            let below = behind.get(at) == Some(name);
+            let place = match publisher.names.place(*name) {
+                None if below => {
+                    fresh = false;
+                    continue;
+                }
+                None => self.dialect_place(publisher, *name),
+                own => own,
+            };
+            let Some(place) = place else { continue };
+            fresh = false;
+            let knows = !publisher.names.ignores(*name) || self.holds_plainly(publisher, place);
+            if knows && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) {
                 return Err(Skip::Cycle);
             }
         }
-        Ok(())
+        Ok(fresh)
     }
 
     pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
         let blocks = orphan.names.len() as u64;
         let place = self.place_of(publisher, orphan.parent)?;
-        if let Err(reason) = self.check_descent(publisher, &orphan.names, place) {
-            publisher.stats.skipped[reason as usize].add(1);
-            return None;
-        }
+        let fresh = match self.check_descent(publisher, &orphan.names, place) {
+            Ok(fresh) => fresh,
+            Err(reason) => {
+                publisher.stats.skipped[reason as usize].add(1);
+                return None;
+            }
+        };
         publisher.stats.orphans_adopted.add(blocks);
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
@@ -208,6 +229,7 @@ impl Shard {
             Some(seq),
         );
         chain.removed = orphan.removed;
+        chain.fresh = fresh;
         Some(Work::Chain(chain))
     }
 

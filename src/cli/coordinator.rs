@@ -147,7 +147,10 @@ pub fn run(args: &CoordinatorArgs) -> ExitCode {
 
 impl CoordinatorArgs {
     /// Merges flags and environment; gives the settings, and what to warn of once a log stands.
-    pub fn load(&self, env: impl Fn(&str) -> Option<String>) -> Result<(Settings, Vec<String>), SettingsError> {
+    pub fn load(
+        &self,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<(Settings, Vec<String>), SettingsError> {
         Settings::load(env, &self.flags())
     }
 

@@ -158,7 +158,9 @@ impl Context {
 
     /// These blocks lost their place.
     pub fn cut(&mut self, cut: &Cut) {
-        if cut.gone && let Some(head) = cut.hashes.first() {
+        if cut.gone
+            && let Some(head) = cut.hashes.first()
+        {
             self.heads.remove(*head, |stand| stand.run == cut.run);
         }
         if self.by_hash != ByHash::Off {

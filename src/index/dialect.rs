@@ -164,7 +164,8 @@ impl Dialects {
     pub(super) fn purge(&mut self, runs: &mut Runs, budget: usize) -> bool {
         let mut done = 0;
         while let Some(dialect) = self.dying.last().copied() {
-            let Some(known) = self.slots[dialect as usize].as_mut().filter(|known| known.speakers == 0) else {
+            let Some(known) = self.slots[dialect as usize].as_mut().filter(|known| known.speakers == 0)
+            else {
                 self.dying.pop();
                 continue;
             };

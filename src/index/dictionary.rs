@@ -4,6 +4,8 @@
 //! that place says whether it is the right one. Extendible hashing over small segments keeps every step short, and
 //! a segment grows by quarters, so that it is about four fifths full.
 //!
+//! The lowest bits of a tag tell the halves of a split segment apart, so that few splits need to look names up.
+//!
 //! Within a segment entries stand in groups of one cache line, packed from the left, in the group of their tag or,
 //! where that is full, in the first one behind it with room. A search ends at the first free slot.
 
@@ -21,6 +23,8 @@ const DIRECTORY_BIT: u32 = 16;
 /// Bits of a tag, and of a run's number.
 const TAG_BITS: u32 = 22;
 const RUN_BITS: u32 = 64 - 16 - TAG_BITS;
+/// Bits of a tag that splits may use up; the others find the group and tell its entries apart.
+const SPLIT_BITS: u32 = 6;
 /// Runs whose blocks a dictionary can name.
 pub const NAMED_RUNS: u32 = (1 << RUN_BITS) - 1;
 /// A free slot; [`NAMED_RUNS`] leaves it free.
@@ -50,8 +54,13 @@ impl Group {
     }
 }
 
-fn tag(hash: u64) -> u64 {
-    hash >> (64 - TAG_BITS)
+/// The tag of a hash in a segment whose tags begin at directory bit `base`.
+fn tag(hash: u64, base: u32) -> u64 {
+    hash >> (DIRECTORY_BIT + base) & ((1 << TAG_BITS) - 1)
+}
+
+fn tag_of(entry: u64) -> u64 {
+    entry >> (64 - TAG_BITS)
 }
 
 fn entry(tag: u64, place: Place) -> u64 {
@@ -67,6 +76,8 @@ struct Segment {
     groups: Box<[Group]>,
     len: usize,
     depth: u32,
+    /// Directory bit at which the tags begin.
+    base: u32,
 }
 
 impl Segment {
@@ -92,7 +103,7 @@ impl Segment {
                 if *known == FREE {
                     return None;
                 }
-                if self::tag(*known) == tag && is(place(*known)) {
+                if tag_of(*known) == tag && is(place(*known)) {
                     return Some(place(*known));
                 }
             }
@@ -106,7 +117,7 @@ impl Segment {
     }
 
     fn insert(&mut self, entry: u64) {
-        let mut at = self.home(tag(entry));
+        let mut at = self.home(tag_of(entry));
         while !self.groups[at].push(entry) {
             at = self.next(at);
         }
@@ -117,7 +128,7 @@ impl Segment {
         if self.len == 0 {
             return false;
         }
-        let mut at = self.home(tag(entry));
+        let mut at = self.home(tag_of(entry));
         loop {
             let group = &mut self.groups[at];
             let full = group.is_full();
@@ -143,7 +154,7 @@ impl Segment {
             let full = self.groups[at].is_full();
             let mut entries = self.groups[at].0.iter().take_while(|known| **known != FREE);
             let back = entries.position(|known| {
-                let home = self.home(tag(*known));
+                let home = self.home(tag_of(*known));
                 self.distance(home, at) >= self.distance(hole, at)
             });
             if let Some(slot) = back {
@@ -165,7 +176,7 @@ impl Segment {
     /// Moves the entries into so many groups.
     fn rebuild(&mut self, groups: usize) {
         let groups = vec![EMPTY; groups].into_boxed_slice();
-        let old = std::mem::replace(self, Self { groups, len: 0, depth: self.depth });
+        let old = std::mem::replace(self, Self { groups, len: 0, depth: self.depth, base: self.base });
         old.entries().for_each(|entry| self.insert(entry));
     }
 
@@ -216,21 +227,25 @@ impl Dictionary {
     /// The place of a name: the one of its candidates whose label `is` the name.
     pub fn find(&self, name: u64, is: impl Fn(Place) -> bool) -> Option<Place> {
         let hash = mix(name, self.salt);
-        self.segments.get(self.slot(hash)?)?.find(tag(hash), is)
+        let segment = self.segments.get(self.slot(hash)?)?;
+        segment.find(tag(hash, segment.base), is)
     }
 
     /// Touches what a search for the name begins with; the misses of several overlap.
     pub fn warm(&self, name: u64) -> u64 {
         let hash = mix(name, self.salt);
         let segment = self.slot(hash).map(|at| &self.segments[at]);
-        segment.filter(|segment| segment.len > 0).map_or(0, |segment| segment.groups[segment.home(tag(hash))].0[0])
+        segment
+            .filter(|segment| segment.len > 0)
+            .map_or(0, |segment| segment.groups[segment.home(tag(hash, segment.base))].0[0])
     }
 
     /// Adds a name that is not there; `label` is the name of any place that is.
     pub fn insert(&mut self, name: u64, place: Place, label: impl Fn(Place) -> u64) {
         let hash = mix(name, self.salt);
         let at = self.room(hash, label);
-        self.segments[at].insert(entry(tag(hash), place));
+        let segment = &mut self.segments[at];
+        segment.insert(entry(tag(hash, segment.base), place));
         self.len += 1;
     }
 
@@ -239,7 +254,7 @@ impl Dictionary {
         let hash = mix(name, self.salt);
         let Some(at) = self.slot(hash) else { return false };
         let segment = &mut self.segments[at];
-        let removed = segment.remove(entry(tag(hash), place));
+        let removed = segment.remove(entry(tag(hash, segment.base), place));
         if removed {
             self.len -= 1;
             if self.len == 0 {
@@ -289,12 +304,21 @@ impl Dictionary {
             self.depth += 1;
         }
         let old = std::mem::take(&mut self.segments[at]);
-        let bit = 1 << (DIRECTORY_BIT + depth);
-        let moves = |entry: &u64| mix(label(place(*entry)), self.salt) & bit != 0;
-        let (moved, stay): (Vec<u64>, Vec<u64>) = old.entries().partition(moves);
+        let mut base = old.base;
+        let mut entries: Vec<u64> = old.entries().collect();
+        if depth - base >= SPLIT_BITS {
+            base = depth;
+            for known in &mut entries {
+                let place = place(*known);
+                *known = entry(tag(mix(label(place), self.salt), base), place);
+            }
+        }
+        let bit = 1 << (depth - base);
+        let (moved, stay): (Vec<u64>, Vec<u64>) =
+            entries.into_iter().partition(|entry| tag_of(*entry) & bit != 0);
         let made = [stay, moved].map(|entries| {
             let groups = vec![EMPTY; groups_for(entries.len() + 1)].into_boxed_slice();
-            let mut segment = Segment { groups, len: 0, depth: depth + 1 };
+            let mut segment = Segment { groups, len: 0, depth: depth + 1, base };
             entries.into_iter().for_each(|entry| segment.insert(entry));
             segment
         });

@@ -3,13 +3,13 @@
 use super::apply::{Reading, Work};
 use super::context::ContextKey;
 use super::envelope::name_salt;
+use super::ledger::Ledger;
 use super::names::{Places, Stored};
 use super::object_key::{self, KeyHash};
 use super::place::{ByHash, Holding, NameSource, Naming};
 use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
-use super::ledger::Ledger;
 use super::shard::Shard;
 use crate::event::{Envelope, Skip, Slice, Store};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What a publisher's holdings change in the shard: covers, owners, contexts, dialects.
 
+use super::contexts::Contexts;
 use super::dialect::Dialects;
 use super::names::{Names, Places};
 use super::publisher::{Books, Publisher};
 use super::run::{Place, Runs};
-use super::contexts::Contexts;
 use super::shard::Shard;
 
 /// The shard apart from one publisher's names.

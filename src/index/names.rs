@@ -101,6 +101,17 @@ impl Keyed for Copies {
     }
 }
 
+/// What is known of a name beside what the dialect says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// Nothing.
+    Not,
+    /// It was removed.
+    Removed,
+    /// It is kept here, with copies.
+    Kept,
+}
+
 /// The names of one publisher.
 pub struct Names {
     table: Table<Name>,
@@ -180,14 +191,14 @@ impl Names {
         }
     }
 
-    /// Whether nothing is known here of a name.
-    pub fn ignores(&self, hash: u64) -> bool {
-        self.table.is_empty() || self.table.find(hash, |_| true).is_none()
-    }
-
-    /// Whether a name with copies is kept here.
-    pub fn has(&self, hash: u64) -> bool {
-        self.table.find(hash, |name| name.lane != TOMBSTONE).is_some()
+    /// What is known here of a name.
+    pub fn known(&self, hash: u64) -> Known {
+        // a removed name has nothing but tombstones
+        match self.table.find(hash, |_| true) {
+            None => Known::Not,
+            Some(name) if name.lane == TOMBSTONE => Known::Removed,
+            Some(_) => Known::Kept,
+        }
     }
 
     /// Whether names kept here hold the place on the lane.

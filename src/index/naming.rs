@@ -4,7 +4,7 @@ use super::cover::Holder;
 use super::dialect::UNLABELLED;
 use super::dictionary::NAMED_RUNS;
 use super::ledger::Ledger;
-use super::names::Places;
+use super::names::{Known, Places};
 use super::place::Holding;
 use super::publisher::Publisher;
 use super::run::Place;
@@ -38,7 +38,8 @@ impl Shard {
         let Place { run, at } = publisher.removed;
         let labels = self.runs.try_get(run).map_or(&[][..], |run| run.columns.of(dialect));
         let beside = [at.wrapping_sub(1), at.wrapping_add(1)];
-        let found = beside.into_iter().find(|at| name != UNLABELLED && labels.get(usize::from(*at)) == Some(&name));
+        let found =
+            beside.into_iter().find(|at| name != UNLABELLED && labels.get(usize::from(*at)) == Some(&name));
         let place = match found {
             Some(at) => Place { run, at },
             None => self.dialects.find(&self.runs, dialect, name)?,
@@ -71,10 +72,11 @@ impl Shard {
     ) -> bool {
         publisher.speech = self.dialects.hear(publisher.speech, &self.runs, name, place);
         let Some(dialect) = publisher.speech.dialect() else { return false };
-        if publisher.names.has(name) || publisher.names.is_odd(place, lane) {
+        let known = publisher.names.known(name);
+        if known == Known::Kept || publisher.names.is_odd(place, lane) {
             return false;
         }
-        match self.runs.label(place, dialect) {
+        let plainly = match self.runs.label(place, dialect) {
             UNLABELLED if name == UNLABELLED || place.run >= NAMED_RUNS => false,
             label if label == name => true,
             UNLABELLED if fresh || self.dialects.find(&self.runs, dialect, name).is_none() => {
@@ -82,7 +84,12 @@ impl Shard {
                 true
             }
             _ => false,
+        };
+        if plainly && known == Known::Removed {
+            // it lets go of its place only after the lane holds it
+            publisher.names.wake(name, |place| self.apply.unpins.push(place));
         }
+        plainly
     }
 
     /// Before the publisher keeps `name` at `place` among its own names: whatever of the dialect's names it holds
@@ -99,7 +106,7 @@ impl Shard {
     }
 
     fn take_over(&mut self, publisher: &mut Publisher, name: u64, place: Place) {
-        if publisher.names.has(name) {
+        if publisher.names.known(name) == Known::Kept {
             return;
         }
         for lane in 0..publisher.lanes.len() as u8 {
@@ -119,7 +126,7 @@ impl Shard {
         lane: u8,
         left: Option<u32>,
     ) -> bool {
-        if publisher.names.has(name) {
+        if publisher.names.known(name) == Known::Kept {
             let (names, mut ledger) = self.ledger(publisher);
             return names.remove(name, lane, left, &mut ledger);
         }
@@ -132,7 +139,9 @@ impl Shard {
             return true;
         }
         let others = 0..publisher.lanes.len() as u8;
-        let last = !others.filter(|other| *other != lane).any(|other| self.holds_plainly_on(publisher, place, other));
+        let last = !others
+            .filter(|other| *other != lane)
+            .any(|other| self.holds_plainly_on(publisher, place, other));
         let (names, mut ledger) = self.ledger(publisher);
         if last {
             ledger.pin(place);

@@ -10,9 +10,9 @@ use super::apply::{Reading, Work};
 use super::context::ContextKey;
 use super::cover::Stretch;
 use super::hash;
+use super::names::Places;
 use super::names::Stored;
 use super::publisher::{Class, Publisher};
-use super::names::Places;
 use super::run::Place;
 use super::shard::Shard;
 use crate::event::{Batch, Skip, Slice};
@@ -173,7 +173,13 @@ impl Shard {
                 chain.seq.is_none(),
                 names.len() - at - 1,
             );
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, Naming { counts: true, fresh: chain.fresh }) {
+            if let Err(reason) = self.credit(
+                publisher,
+                &mut holding,
+                *name,
+                place,
+                Naming { counts: true, fresh: chain.fresh },
+            ) {
                 failed = Some(reason);
                 break;
             }
@@ -235,7 +241,8 @@ impl Shard {
         let mut holding = self.hold(publisher, work.lane, context);
         for (at, name) in all[..until].iter().enumerate().skip(work.at) {
             let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, Naming::COPY) {
+            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, Naming::COPY)
+            {
                 publisher.stats.skipped[reason as usize].add(1);
                 self.settle_holding(publisher, &holding);
                 self.wake_all();
@@ -288,7 +295,8 @@ impl Shard {
         for (nth, place) in places.iter().enumerate() {
             let context = self.runs.get(place.run).context;
             let mut holding = self.hold(publisher, lane, context);
-            let credited = self.credit(publisher, &mut holding, name, *place, Naming { counts: nth == 0, fresh: false });
+            let credited =
+                self.credit(publisher, &mut holding, name, *place, Naming { counts: nth == 0, fresh: false });
             self.settle_holding(publisher, &holding);
             if let Err(reason) = credited {
                 publisher.stats.skipped[reason as usize].add(1);
@@ -397,8 +405,6 @@ impl Shard {
             } else {
                 holding.gained += 1;
             }
-            // a tombstone that wakes up lets go of its place only after the lane holds it
-            publisher.names.wake(name, |place| self.apply.unpins.push(place));
         } else {
             self.begin_stretch(holding, place);
             self.credit_oddly(publisher, holding, name, place, naming.counts)?;

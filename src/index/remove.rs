@@ -197,9 +197,8 @@ impl Shard {
         for lane in 0..publisher.lanes.len() as u8 {
             while done < budget && lanes.take(publisher, lane) {
                 let (_, ledger) = self.ledger(publisher);
-                let of = |context| {
-                    tenant.is_none_or(|tenant| ledger.contexts.get(context).key.tenant == tenant)
-                };
+                let of =
+                    |context| tenant.is_none_or(|tenant| ledger.contexts.get(context).key.tenant == tenant);
                 let Some(place) = ledger.any_held(lane, of) else { break };
                 let name = self.runs.label(place, dialect);
                 if !self.remove_name(publisher, name, Some(place), lane, Some(0)) {

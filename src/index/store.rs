@@ -4,6 +4,7 @@ use super::apply::{Reading, Work};
 use super::context::Lora;
 use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
+use super::names::Known;
 use super::orphan::Orphan;
 use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::publisher::{Class, Publisher};
@@ -199,7 +200,7 @@ impl Shard {
             };
             let Some(place) = place else { continue };
             fresh = false;
-            let knows = !publisher.names.ignores(*name) || self.holds_plainly(publisher, place);
+            let knows = publisher.names.known(*name) != Known::Not || self.holds_plainly(publisher, place);
             if knows && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) {
                 return Err(Skip::Cycle);
             }

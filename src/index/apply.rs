@@ -4,8 +4,8 @@
 //! event, or a clear of a full cache, goes on where the turn's budget ended: the caller keeps payload, batch
 //! and [`Cursor`] and calls again.
 
+use super::chain::{ByHash, Chain, NameSource, Placeholder};
 use super::keyed::Keyed;
-use super::place::{ByHash, Chain, NameSource, Placeholder};
 use super::publisher::Publisher;
 use super::remove::Lanes;
 use super::run::Place;

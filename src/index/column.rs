@@ -30,16 +30,19 @@ impl Columns {
         &self.0
     }
 
+    /// Index of a dialect's column, or where it would stand.
+    fn index(&self, dialect: u32) -> Result<usize, usize> {
+        // where all dialects have a column, each stands at its number
+        let guess = (dialect as usize).min(self.0.len().saturating_sub(1));
+        match self.0.get(guess) {
+            Some(column) if column.dialect == dialect => Ok(guess),
+            _ => self.0.binary_search_by_key(&dialect, |column| column.dialect),
+        }
+    }
+
     /// One dialect's names, as far as it has any.
     pub fn of(&self, dialect: u32) -> &[u64] {
-        match self.0.as_slice() {
-            [only] if only.dialect == dialect => &only.labels,
-            [_] | [] => &[],
-            all => {
-                let at = all.binary_search_by_key(&dialect, |column| column.dialect);
-                at.map_or(&[], |at| all[at].labels.as_slice())
-            }
-        }
+        self.index(dialect).map_or(&[], |at| self.0[at].labels.as_slice())
     }
 
     /// A dialect's name of a position.
@@ -50,7 +53,7 @@ impl Columns {
     /// Names a position; `room` positions are to be expected. Returns by how many bytes the heap grew.
     pub fn set(&mut self, dialect: u32, at: u16, name: u64, room: usize) -> usize {
         let mut grown = 0;
-        let column = match self.0.binary_search_by_key(&dialect, |column| column.dialect) {
+        let column = match self.index(dialect) {
             Ok(column) => column,
             Err(column) => {
                 let before = self.0.capacity();

@@ -1,12 +1,13 @@
 //! Pool objects that name a block by an engine's hash, or are one rank's part of a block.
 
 use super::apply::{Reading, Work};
+use super::chain::{ByHash, Holding, NameSource, Naming};
 use super::context::ContextKey;
 use super::envelope::name_salt;
 use super::ledger::Ledger;
-use super::names::{Places, Stored};
+use super::name::Stored;
+use super::names::Places;
 use super::object_key::{self, KeyHash};
-use super::place::{ByHash, Holding, NameSource, Naming};
 use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
@@ -199,7 +200,7 @@ impl Shard {
         place: Place,
     ) -> Result<(), Skip> {
         let unpins = &mut self.apply.unpins;
-        let lane = holding.lane();
+        let lane = holding.lane;
         match publisher.names.store(name, place, lane, true, |place| unpins.push(place)) {
             Stored::Again => return Ok(()),
             Stored::Full => {

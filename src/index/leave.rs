@@ -1,6 +1,6 @@
 //! A publisher leaves: it counts for nobody at once, and what it holds is taken away in bounded steps.
 
-use super::names::Name;
+use super::name::Name;
 use super::publisher::Publisher;
 use super::shard::Shard;
 

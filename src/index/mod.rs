@@ -13,15 +13,16 @@
 //! | [`context`] | namespaces, and where each block of one stands |
 //! | [`run`], [`cover`] | runs, and who holds what of them |
 //! | [`dialect`], [`column`], [`dictionary`] | what publishers that hash alike call the blocks |
-//! | [`names`], `naming` | a publisher's own names, and what any name means |
+//! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
 //! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |
 //! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
-//! | [`apply`], `store`, `remove`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
+//! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
 //! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
 //! | [`walk`], [`answer`], [`dump`] | a prefix walked, and names listed |
 
 pub mod answer;
 pub mod apply;
+mod chain;
 pub mod column;
 pub mod context;
 pub mod contexts;
@@ -34,6 +35,7 @@ pub mod hash;
 mod keyed;
 mod leave;
 mod ledger;
+pub mod name;
 pub mod names;
 mod naming;
 pub mod object_key;

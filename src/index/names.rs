@@ -12,8 +12,9 @@
 //! A name whose counts are all 0 stays as a bounded tombstone, so that a child or a placeholder that comes
 //! right after the removal still finds its place.
 
+use super::name::{Copies, Known, Name, Odd, Stored, TOMBSTONE};
 use super::run::Place;
-use super::table::{Keyed, Table};
+use super::table::Table;
 use std::collections::{HashMap, VecDeque};
 
 /// Lanes of one publisher; lane numbers fit a byte, one value of which marks removed names.
@@ -24,94 +25,6 @@ pub const NAME_PLACES: usize = LANES;
 pub const TOMBSTONES: usize = 1024;
 /// A table of fewer entries stays in the cache by itself.
 const WARMED_FROM: usize = 4 * TOMBSTONES;
-/// Lane number of a removed name.
-const TOMBSTONE: u8 = u8::MAX;
-
-/// One name on one lane at one place.
-#[derive(Clone, Copy, Debug)]
-pub struct Name {
-    hash: u64,
-    run: u32,
-    at: u16,
-    lane: u8,
-    count: u8,
-}
-
-const _: () = assert!(size_of::<Name>() == 16);
-
-impl Name {
-    /// Where the block stands.
-    pub fn place(&self) -> Place {
-        Place { run: self.run, at: self.at }
-    }
-
-    /// The lane, `None` for a tombstone.
-    pub fn lane(&self) -> Option<u8> {
-        (self.lane != TOMBSTONE).then_some(self.lane)
-    }
-}
-
-impl Keyed for Name {
-    fn key(&self) -> u64 {
-        self.hash
-    }
-}
-
-/// What a store changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stored {
-    /// The lane now holds the place by this name; it did not before.
-    Fresh,
-    /// One copy more of what this name already held there.
-    Again,
-    /// The name already denotes [`NAME_PLACES`] places; nothing changed.
-    Full,
-}
-
-/// Names kept here that hold a place on a lane.
-#[derive(Clone, Copy)]
-struct Odd {
-    key: u64,
-    names: u32,
-}
-
-impl Odd {
-    fn key_of(place: Place, lane: u8) -> u64 {
-        u64::from(place.run) << 24 | u64::from(place.at) << 8 | u64::from(lane)
-    }
-}
-
-impl Keyed for Odd {
-    fn key(&self) -> u64 {
-        self.key
-    }
-}
-
-/// Copies of a name on a lane beyond those counted elsewhere.
-#[derive(Clone, Copy)]
-struct Copies {
-    hash: u64,
-    more: u32,
-    lane: u8,
-}
-
-impl Keyed for Copies {
-    fn key(&self) -> u64 {
-        self.hash
-    }
-}
-
-/// What is known of a name beside what the dialect says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known {
-    /// Nothing.
-    Not,
-    /// It was removed.
-    Removed,
-    /// It is kept here, with copies.
-    Kept,
-}
-
 /// The names of one publisher.
 pub struct Names {
     table: Table<Name>,
@@ -209,16 +122,12 @@ impl Names {
     /// One name more that holds the place on the lane; returns whether it is the first.
     pub fn hold_oddly(&mut self, place: Place, lane: u8) -> bool {
         let key = Odd::key_of(place, lane);
-        match self.odd.find_mut(key, |_| true) {
-            Some(odd) => {
-                odd.names += 1;
-                false
-            }
-            None => {
-                self.odd.insert(Odd { key, names: 1 });
-                true
-            }
+        if let Some(odd) = self.odd.find_mut(key, |_| true) {
+            odd.names += 1;
+            return false;
         }
+        self.odd.insert(Odd { key, names: 1 });
+        true
     }
 
     /// Takes a name over from the dialect, on one lane.

@@ -1,11 +1,12 @@
 //! What a publisher's names mean: those of its dialect where it holds the block, and its own.
 
+use super::chain::Holding;
 use super::cover::Holder;
 use super::dialect::UNLABELLED;
 use super::dictionary::NAMED_RUNS;
 use super::ledger::Ledger;
-use super::names::{Known, Places};
-use super::place::Holding;
+use super::name::Known;
+use super::names::Places;
 use super::publisher::Publisher;
 use super::run::Place;
 use super::shard::Shard;

@@ -7,147 +7,15 @@
 //! [`Context::find`]: super::context::Context::find
 
 use super::apply::{Reading, Work};
-use super::context::ContextKey;
+use super::chain::{ByHash, Chain, Holding, Naming, Placeholder};
 use super::cover::Stretch;
 use super::hash;
+use super::name::Stored;
 use super::names::Places;
-use super::names::Stored;
 use super::publisher::{Class, Publisher};
 use super::run::Place;
 use super::shard::Shard;
-use crate::event::{Batch, Skip, Slice};
-use std::sync::Arc;
-
-/// Names of a chain's blocks.
-pub(super) enum NameSource {
-    /// In the batch.
-    Batch(Slice),
-    /// Kept from an earlier one.
-    Owned(Vec<u64>),
-}
-
-impl NameSource {
-    pub(super) fn of<'a>(&'a self, batch: &'a Batch) -> &'a [u64] {
-        match self {
-            Self::Batch(slice) => slice.of(&batch.hashes),
-            Self::Owned(names) => names,
-        }
-    }
-}
-
-/// Local hashes of a chain's blocks.
-pub(super) enum Locals {
-    /// From tokens in the batch.
-    Tokens { tokens: Slice, block_size: u32, digests: Vec<Option<u64>> },
-    /// Kept from an earlier one.
-    Owned(Vec<u64>),
-}
-
-impl Locals {
-    pub(super) fn local(&self, batch: &Batch, at: usize, seed: u64) -> u64 {
-        match self {
-            Self::Owned(locals) => locals[at],
-            Self::Tokens { tokens, block_size, digests } => {
-                let size = *block_size as usize;
-                let own = hash::local(&tokens.of(&batch.tokens)[at * size..(at + 1) * size], seed);
-                match digests.get(at) {
-                    Some(Some(digest)) => hash::with_extra(own, *digest, seed),
-                    _ => own,
-                }
-            }
-        }
-    }
-}
-
-/// Blocks to be placed one behind the other.
-pub(super) struct Chain {
-    names: NameSource,
-    locals: Locals,
-    lane: u8,
-    context: u32,
-    previous: Option<Place>,
-    seq: Option<u64>,
-    at: usize,
-    /// The dialect knew none of the names when this was begun, in this turn.
-    pub(super) fresh: bool,
-    /// Names removed while the chain was an orphan.
-    pub(super) removed: Vec<u64>,
-}
-
-impl Chain {
-    pub(super) fn new(
-        names: NameSource,
-        locals: Locals,
-        lane: u8,
-        context: u32,
-        previous: Option<Place>,
-        seq: Option<u64>,
-    ) -> Self {
-        Self { names, locals, lane, context, previous, seq, at: 0, fresh: false, removed: Vec::new() }
-    }
-}
-
-/// Blocks to be placed by their standard hashes alone.
-pub(super) struct ByHash {
-    pub(super) names: NameSource,
-    pub(super) lane: u8,
-    /// The context; its number may change between two steps, while nothing is held there yet.
-    pub(super) key: Arc<ContextKey>,
-    /// What names are mixed with.
-    pub(super) salt: u64,
-    pub(super) parent: Option<u64>,
-    pub(super) at: usize,
-    pub(super) previous: Option<Place>,
-}
-
-/// Blocks that have a name already and now also live on another lane.
-pub(super) struct Placeholder {
-    pub(super) names: Slice,
-    pub(super) lane: u8,
-    pub(super) at: usize,
-    pub(super) unknown: bool,
-}
-
-/// What is known of a name that is being credited.
-#[derive(Clone, Copy)]
-pub(super) struct Naming {
-    /// It is a copy more; otherwise a further place of the copy just credited.
-    pub(super) counts: bool,
-    /// The publisher's dialect does not know it.
-    pub(super) fresh: bool,
-}
-
-impl Naming {
-    /// A copy more.
-    pub(super) const COPY: Self = Self { counts: true, fresh: false };
-}
-
-/// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
-pub(super) struct Holding {
-    lane: u8,
-    pub(super) context: u32,
-    pub(super) instance: u32,
-    pub(super) owner: u32,
-    pub(super) run: u32,
-    pub(super) span: Stretch,
-    /// End of what the owner held in the run before; only below it a block may be held already.
-    held_until: u16,
-    gained: u64,
-}
-
-impl Holding {
-    /// The lane that is credited.
-    pub(super) fn lane(&self) -> u8 {
-        self.lane
-    }
-
-    /// Credits this one block, which the lane does not hold yet.
-    pub(super) fn take_whole(&mut self, place: Place) {
-        self.run = place.run;
-        self.span = Stretch { start: place.at, end: place.at + 1 };
-        self.gained = 1;
-    }
-}
+use crate::event::Skip;
 
 impl Shard {
     pub(super) fn work_chain(

@@ -1,9 +1,9 @@
 //! What removals and clears take away.
 
 use super::apply::{Reading, Work};
+use super::chain::NameSource;
 use super::envelope::{check_local, name_salt, observe_envelope, rank, tenant};
 use super::keyed::keyed_object;
-use super::place::NameSource;
 use super::publisher::{Class, Publisher, Scope};
 use super::run::Place;
 use super::shard::Shard;

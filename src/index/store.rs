@@ -1,12 +1,12 @@
 //! What a store event asks for: checked as a whole before its first block is placed.
 
 use super::apply::{Reading, Work};
+use super::chain::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::context::Lora;
 use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
-use super::names::Known;
+use super::name::Known;
 use super::orphan::Orphan;
-use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::publisher::{Class, Publisher};
 use super::run::Place;
 use super::shard::{Shard, base_key};

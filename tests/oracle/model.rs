@@ -33,6 +33,8 @@ pub(crate) struct Publisher {
     pub(crate) pool: bool,
     names: HashMap<u64, Name>,
     orphans: Vec<Orphan>,
+    /// Whether it ever removed a block.
+    pub(crate) removed: bool,
 }
 
 /// One instance's answer, in blocks.
@@ -121,11 +123,7 @@ impl Model {
             }
             (above, _) => above.flatten(),
         };
-        if let Some(block) = above
-            && names
-                .iter()
-                .any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
-        {
+        if above.is_some_and(|block| self.stands_above(at, names, block)) {
             return;
         }
         let context = above.map_or(context, |(context, _)| context);
@@ -141,6 +139,15 @@ impl Model {
         for name in names {
             self.adopt(at, *name);
         }
+    }
+
+    fn stands_above(&self, at: usize, names: &[u64], block: Block) -> bool {
+        names.iter().any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
+    }
+
+    /// Whether one of the names stands on the way from the root to `parent`.
+    pub(crate) fn closes_a_circle(&self, at: usize, names: &[u64], parent: u64) -> bool {
+        self.known(at, parent).is_some_and(|block| self.stands_above(at, names, block))
     }
 
     fn adopt(&mut self, at: usize, name: u64) {
@@ -210,6 +217,7 @@ impl Model {
         if let Some(name) = publisher.names.get_mut(&number)
             && let Some((count, blocks)) = name.lanes.get_mut(lane)
         {
+            publisher.removed = true;
             *count = left.unwrap_or(*count - 1);
             if *count == 0 {
                 let blocks = blocks.clone();

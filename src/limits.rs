@@ -89,6 +89,11 @@ pub const REFUSED_CONNECTIONS: usize = 64;
 pub const LINGER_MILLIS: u64 = 1000;
 /// What a client may still send after it was told to go, bytes.
 pub const LINGER_BYTES: usize = 1 << 20;
+/// Default for the longest time from the first byte of a request to the end of its head, seconds: short, so that
+/// clients that trickle do not keep others out.
+pub const HTTP_HEAD_SECONDS: u64 = 10;
+/// Default for the most bytes of unfinished requests that all connections of one reactor hold (503 beyond).
+pub const HTTP_HELD_BYTES: usize = 1 << 30;
 /// Default for the longest time from the first byte of a request to its last, seconds.
 pub const HTTP_REQUEST_SECONDS: u64 = 300;
 /// Pipelined answers are written together up to about this size, bytes.
@@ -181,6 +186,8 @@ pub const DUMP_NAMES_PER_MAPPING: usize = 4;
 pub const STREAM_REVIVE_SECONDS: u64 = 10;
 /// The longest such time, seconds.
 pub const STREAM_REVIVE_MAX_SECONDS: u64 = 80;
+/// Contexts that are looked at to say why a query found nothing.
+pub const WHY_CONTEXTS: usize = 4096;
 /// Most mappings a context that `/global_view` dumps, whatever `limit` says.
 pub const GLOBAL_VIEW_MOST: usize = 100_000;
 /// Descriptors of one registration: libzmq's for a watched subscription and a replay, rounded up.
@@ -287,6 +294,8 @@ pub const PINS_PAGE_MOST: i128 = 10_000;
 
 /// Events, keys, entries or pins that the coordinator handles before it looks at other requests.
 pub const FLEET_STEP: usize = 64;
+/// Longest request body that is read at once; a longer one is read on a thread of its own.
+pub const FLEET_READ_BYTES: usize = 64 * 1024;
 /// Tokens that a blend request handles before it looks at other requests.
 pub const FLEET_TOKEN_STEP: usize = 4096;
 /// Deadline of a request to an MP server.
@@ -294,7 +303,11 @@ pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// How long a stopping coordinator waits for answers in flight, then for DELETEs under way, milliseconds.
 pub const FLEET_STOP_MILLIS: u64 = 1000;
 /// How far the coordinator stands back behind the reactors of the index in the same process.
-pub const FLEET_NICE: u8 = 10;
+pub const FLEET_NICE: u8 = 5;
+/// Times that a sweep halves a refused DELETE: enough to find two keys among 10,000 that none can be deleted with.
+pub const FLEET_HALVINGS: usize = 28;
+/// DELETEs of one sweep that are under way at a time: as many as the courier gives one server.
+pub const FLEET_BATCHES_AT_ONCE: usize = 8;
 /// Salts that have lines of their own in the coordinator's metrics.
 pub const FLEET_METRIC_SALTS: usize = 100;
 

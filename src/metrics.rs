@@ -1,5 +1,6 @@
 //! Counters: one writer each (a reactor), any reader, no locked instruction.
 
+use crate::event::Skip;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that only its own reactor writes and anybody reads.
@@ -73,4 +74,41 @@ pub struct PublisherStats {
     pub skipped: [Counter; SKIPS],
     /// Payloads refused, by reason.
     pub refused: [Counter; REFUSALS],
+}
+
+/// Events that could not be read: any of them may have been a removal.
+const UNREAD: [Skip; 9] = [
+    Skip::NotAnEvent,
+    Skip::BadTag,
+    Skip::MissingField,
+    Skip::BadField,
+    Skip::DuplicateKey,
+    Skip::Conflict,
+    Skip::TooLarge,
+    Skip::NotUtf8,
+    Skip::TooDeep,
+];
+/// Stores that were read and not entered.
+const NOT_ENTERED: [Skip; 5] =
+    [Skip::Length, Skip::BlockSizeMismatch, Skip::Cycle, Skip::NoPosition, Skip::Bound];
+
+impl PublisherStats {
+    /// Payloads and events that could not be read. Unknown kinds of events are none of them: they are for others.
+    pub fn unread(&self) -> u64 {
+        self.skips(&UNREAD) + self.refused.iter().map(Counter::get).sum::<u64>()
+    }
+
+    /// Events and blocks that were announced and not entered, or dropped at a bound.
+    pub fn not_entered(&self) -> u64 {
+        self.skips(&NOT_ENTERED) + self.orphans_dropped.get() + self.keys_dropped.get()
+    }
+
+    /// Whether blocks were announced, and nothing of them is understood.
+    pub fn enters_nothing(&self) -> bool {
+        self.stores.get() == 0 && self.skips(&[Skip::UnparsedKey, Skip::UnknownPlaceholder]) > 0
+    }
+
+    fn skips(&self, reasons: &[Skip]) -> u64 {
+        reasons.iter().map(|reason| self.skipped[*reason as usize].get()).sum()
+    }
 }

@@ -87,8 +87,7 @@ fn the_table_shows_the_best_instance_first() {
 #[test]
 fn flags_become_fields() {
     let (url, request) = server(ok(&json!({})));
-    let flags =
-        ["--block-size", "2", "--hashes", "18446744073709551615,7", "--tenant", "t", "--instance", "i"];
+    let flags = ["--block-size", "2", "--hashes", "-1,7", "--tenant", "t", "--instance", "i"];
     let more = ["--lora", "l", "--salt", "s", "--detail", "--json", "--target", &url];
     let output = query(&[&flags[..], &more].concat());
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "{}\n");
@@ -199,7 +198,7 @@ fn a_bad_question_is_not_asked() {
         &["--block-size", "0", "--tokens", "1"],
         &["--block-size", "4", "--tokens", "1,x"],
         &["--block-size", "4", "--tokens", "4294967296"],
-        &["--block-size", "4", "--hashes", "-1"],
+        &["--block-size", "4", "--hashes", "-9223372036854775809"],
         &["--block-size", "4", "--tokens", "1", "--target", "https://h"],
     ];
     for flags in bad {

@@ -103,3 +103,48 @@ fn a_crowd_beyond_every_limit_leaves_the_reactor_well() {
         assert_eq!(Client::connect(address).get("/ping").0, 200);
     }
 }
+
+#[test]
+fn a_head_has_less_time_than_a_request() {
+    for driver in drivers() {
+        let reactors = play(Settings { head: Duration::from_millis(300), ..settings(driver) });
+        let mut head = Client::connect(reactors.addresses[0]);
+        head.send("GET /pi");
+        let mut body = Client::connect(reactors.addresses[0]);
+        body.send("GET /ping HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\n");
+        assert!(head.ends());
+        body.send("ab");
+        assert_eq!(body.receive().unwrap().0, 200, "a slow body is none of its business");
+    }
+}
+
+#[test]
+fn long_requests_that_are_not_whole_share_a_bound() {
+    for driver in drivers() {
+        let reactors = play(Settings { held: 1_000_000, ..settings(driver) });
+        let long = |client: &mut Client| {
+            client.send("GET /ping HTTP/1.1\r\nhost: t\r\ncontent-length: 900000\r\n\r\n");
+            client.send(&"a".repeat(800_000));
+        };
+        let counters = &reactors.counters[0];
+        let mut first = Client::connect(reactors.addresses[0]);
+        long(&mut first);
+        eventually("the first is taken in", || counters.bytes_in.get() >= 800_000);
+        let mut second = Client::connect(reactors.addresses[0]);
+        long(&mut second);
+        assert_eq!(second.receive().unwrap().0, 503);
+        assert_eq!(
+            Client::connect(reactors.addresses[0]).get("/ping").0,
+            200,
+            "short ones are not concerned"
+        );
+        first.send(&"a".repeat(100_000));
+        assert_eq!(first.receive().unwrap().0, 200, "nor is the one that was there");
+        let mut third = Client::connect(reactors.addresses[0]);
+        drop(first);
+        eventually("its bytes are given back", || counters.connections_open.get() <= 2);
+        long(&mut third);
+        third.send(&"a".repeat(100_000));
+        assert_eq!(third.receive().unwrap().0, 200);
+    }
+}

@@ -353,10 +353,10 @@ fn refusals_of_the_protocol() {
         ("/query_by_hash", "PUT", "post"),
         ("/register", "DELETE", "post"),
         ("/unregister", "GET", "post"),
-        ("/services", "POST", "get"),
-        ("/global_view", "POST", "get"),
-        ("/metrics", "PATCH", "get"),
-        ("/readyz", "POST", "get"),
+        ("/services", "POST", "get, head"),
+        ("/global_view", "POST", "get, head"),
+        ("/metrics", "PATCH", "get, head"),
+        ("/readyz", "POST", "get, head"),
     ] {
         let answer = daemon.call(method, path, b"");
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");

@@ -51,7 +51,7 @@ fn without_anything_the_defaults_stand() {
     let wanted = json!({"listen": ["127.0.0.1:13333"], "reactors": null, "driver": "auto", "hash_seed": 1337,
         "log_level": "info", "log_format": "text", "body_limit": 67_108_864, "idle_seconds": 75,
         "connections": 4096, "zmq_hwm": 20_000, "drain_seconds": 5, "busy_poll_us": 0, "stream_ttl": 0,
-        "replay_idle_ms": 2000, "port_file": null, "config_file": null, "publishers": []});
+        "replay_idle_ms": 2000, "port_file": null, "config_file": null, "publishers": [], "fleet": null});
     assert_eq!(settings, wanted);
 }
 
@@ -142,6 +142,23 @@ fn publishers_of_the_file_are_in_the_settings() {
         !String::from_utf8(quiet.stderr).unwrap().contains("unheard_of"),
         "unknown keys are for debugging"
     );
+}
+
+#[test]
+fn an_entry_that_would_be_skipped_is_reported_and_left_out() {
+    let machine = Machine::new();
+    let entry = |endpoint: &str, replay: &str| json!({"endpoint": endpoint, "replay_endpoint": replay, "type": "vLLM", "modelname": "m", "block_size": 16});
+    let text = json!({"kvevent_instance": {
+        "good": entry("tcp://h:1", "tcp://h:2"), "wild": entry("tcp://*:1", ""), "odd": entry("tcp://h:1", "h:2")}});
+    let file = machine.write("c.json", &text.to_string());
+    let output = machine.run(&[], &["--config", &file]);
+    assert!(output.status.success());
+    let settings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(settings["publishers"].as_array().unwrap().len(), 1);
+    let log = String::from_utf8(output.stderr).unwrap();
+    let line = |entry: &str| log.lines().find(|line| line.contains(entry)).unwrap_or_default().to_owned();
+    assert!(line("wild").contains("endpoint: ") && line("wild").contains("publisher binds"), "{log}");
+    assert!(line("odd").contains("replay_endpoint: "), "{log}");
 }
 
 #[test]

@@ -160,6 +160,20 @@ fn a_gap_is_asked_for_once_and_filled_in_order() {
 }
 
 #[test]
+fn what_is_known_of_and_not_applied_is_the_lag() {
+    let mut stream = Stream::new(true);
+    assert_eq!(stream.live([5, 6]).tracker.lag(), 2);
+    assert_eq!(stream.replies(0..3).tracker.lag(), 4);
+    assert_eq!(stream.replies(3..7).end().tracker.lag(), 0);
+    assert_eq!(stream.live([7]).tracker.lag(), 0);
+    assert_eq!(stream.live([10]).tracker.lag(), 3);
+    // what never comes is missing, and no longer awaited
+    assert_eq!(stream.replies([7, 10]).end().tracker.lag(), 0);
+    // a number that a replay told of
+    assert_eq!(stream.live([12]).replies([10, 11, 12, 15]).end().tracker.lag(), 3);
+}
+
+#[test]
 fn numbers_that_never_come_are_partial_and_live_goes_on() {
     let mut stream = Stream::asked_in_vain();
     stream.live([0, 3]).replies([0, 3]).is(partial(Reason::NotReplayed), [0, 3]);
@@ -247,6 +261,119 @@ fn after_a_reconnect_the_past_must_be_the_same() {
     let mut unknown = Stream::asked_in_vain();
     unknown.live(0..4).tracker.reconnected();
     unknown.live([4]).replies([4]).end().is(partial(Reason::Unverified), 0..5);
+}
+
+#[test]
+fn a_repeat_after_a_reconnect_is_compared() {
+    // The same life: the answer begins with what is remembered, and has the rest.
+    let mut same = Stream::asked_in_vain();
+    same.live(0..4).tracker.reconnected();
+    same.live([3]).is(Trust::Replaying, 0..4);
+    same.replies([0, 1, 2, 3, 4]).end().is(LIVE, 0..5);
+    assert_eq!((same.asked.clone(), same.tracker.counts().repeats), (vec![0, 0], 1));
+    // Another one that began alike.
+    let mut other = Stream::asked_in_vain();
+    other.live(0..4).tracker.reconnected();
+    other.live([0]).is(Trust::Replaying, 0..4);
+    other.replies([0, 101]).is(Trust::Replaying, []);
+    other.replies([0, 101]).end().is(LIVE, [0, 101]);
+    // Without a replay endpoint nothing can be asked: the first message that is new decides.
+    let mut blind = Stream::new(false);
+    blind.live(0..4).tracker.reconnected();
+    blind.live([2, 3]).is(partial(Reason::Unverified), 0..4);
+    blind.live([4]).is(LIVE, 0..5);
+    blind.tracker.reconnected();
+    blind.live([0, 101]).is(partial(Reason::TakenForRepeats), [101]);
+}
+
+/// Tells a stream that is at rest that its connection came back.
+fn back(stream: &mut Stream) -> &mut Stream {
+    stream.tracker.reconnected();
+    stream.with(Tracker::begin);
+    stream
+}
+
+#[test]
+fn a_connection_that_came_back_is_compared_before_any_message() {
+    // The same life, which lost some in between; one request, and the next message just follows.
+    let mut same = Stream::asked_in_vain();
+    back(same.live(0..4)).is(Trust::Replaying, 0..4);
+    same.replies(0..6).end().is(LIVE, 0..6);
+    assert!(same.tracker.advance(6, 6));
+    assert_eq!(same.asked, [0, 0]);
+    // Another one.
+    let mut other = Stream::asked_in_vain();
+    back(other.live(0..4)).replies([100]).is(Trust::Replaying, []);
+    other.replies(100..103).end().is(LIVE, 100..103);
+    assert_eq!(other.tracker.counts().restarts, 1);
+}
+
+#[test]
+fn a_life_that_is_shorter_than_what_is_remembered_is_found_out_from_below() {
+    let mut stream = Stream::asked_in_vain();
+    let last = STREAM_COMPARED as u64 + 50;
+    for sequence in 0..=last {
+        stream.with(|tracker, now, out| tracker.live(at(sequence), now, out));
+    }
+    back(&mut stream).end();
+    assert_eq!(stream.asked, [0, 50, 0]);
+    // The very beginning may be alike: numbers below and none above are another life.
+    stream.replies([0]).is(Trust::Replaying, []);
+    stream.replies([0, 101]).end().is(LIVE, [0, 101]);
+}
+
+#[test]
+fn a_comparison_with_nothing_leaves_it_to_the_next_message() {
+    let unverified = partial(Reason::Unverified);
+    // Without any batch the answer speaks of no life: what is there stays, and is not called live.
+    let mut empty = Stream::asked_in_vain();
+    back(empty.live(0..4)).end().is(unverified, 0..4);
+    empty.live([4]).is(Trust::Replaying, 0..4);
+    empty.replies(3..5).end().is(LIVE, 0..5);
+    let mut empty = Stream::asked_in_vain();
+    back(empty.live(0..4)).end().live([100]).replies([100]).end().is(LIVE, [100]);
+    // An answer that breaks off before it comes to what was applied last.
+    let mut short = Stream::asked_in_vain();
+    back(short.live(0..4)).replies(0..2).end().is(unverified, 0..4);
+    // Silence says nothing at all.
+    let mut silent = Stream::asked_in_vain();
+    back(silent.live(0..4)).wait().is(LIVE, 0..4);
+    silent.live([4]).replies([3, 4]).end().is(LIVE, 0..5);
+    assert_eq!(silent.asked, [0, 0, 0]);
+}
+
+#[test]
+fn a_message_takes_the_place_of_a_comparison() {
+    let mut stream = Stream::asked_in_vain();
+    back(stream.live(0..4)).live([4]).is(Trust::Replaying, 0..4);
+    stream.replies(3..5).end().is(LIVE, 0..5);
+    assert_eq!(stream.asked, [0, 0, 0]);
+    // What was asked before may be answered by either life, so the comparison comes behind it.
+    let mut asking = Stream::new(true);
+    back(asking.live(0..2));
+    assert_eq!(asking.asked, [0]);
+    asking.wait().is(Trust::Replaying, 0..2);
+    assert_eq!(asking.asked, [0, 0]);
+    asking.replies([100]).replies([100]).end().is(LIVE, [100]);
+    // Where there is nobody to ask, the connection asks for nothing.
+    let mut blind = Stream::new(false);
+    back(blind.live(0..4)).is(LIVE, 0..4);
+}
+
+#[test]
+fn what_is_kept_no_longer_comes_anew() {
+    let mut stream = Stream::asked_in_vain();
+    stream.live(0..4);
+    stream.with(|tracker, _, out| tracker.forgotten(out));
+    stream.is(Trust::Connecting, 0..4);
+    assert_eq!(stream.tracker.counts().restarts, 0);
+    stream.applied.clear();
+    back(&mut stream).replies(0..4).end().is(LIVE, 0..4);
+    let mut blind = Stream::new(false);
+    blind.live(0..4);
+    blind.with(|tracker, _, out| tracker.forgotten(out));
+    blind.applied.clear();
+    back(&mut blind).live([4]).is(partial(Reason::JoinedLate), [4]);
 }
 
 #[test]

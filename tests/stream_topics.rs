@@ -197,6 +197,37 @@ fn a_changed_epoch_is_a_restart_of_its_topic_alone() {
 }
 
 #[test]
+fn what_went_with_another_topic_is_asked_for_again_or_missing() {
+    for replay in [true, false] {
+        let mut endpoint = Endpoint::new(replay);
+        endpoint.live("a", [0, 1]);
+        let other = endpoint.live("b", [0, 1, 2]).unwrap();
+        while let Some((_, ticket)) = endpoint.asked.pop() {
+            endpoint.with(|topics, now, out| topics.replay_end(ticket, now, out));
+        }
+        assert_eq!(endpoint.topics.trust(), Trust::Live);
+        endpoint.with(|topics, now, out| {
+            topics.swept([other, 99].into_iter(), now, out);
+            None
+        });
+        if replay {
+            assert_eq!(endpoint.topics.trust(), Trust::Replaying);
+            assert_eq!(endpoint.asked.iter().map(|(from, _)| *from).collect::<Vec<_>>(), [0]);
+            let ticket = endpoint.asked[0].1;
+            for content in 0..3 {
+                endpoint.with(|topics, now, out| topics.replayed(ticket, None, numbered(content), now, out));
+            }
+            endpoint.with(|topics, now, out| topics.replay_end(ticket, now, out));
+            assert_eq!(endpoint.applied[other], [0, 1, 2, 0, 1, 2]);
+            assert_eq!(endpoint.topics.trust(), Trust::Live);
+        } else {
+            endpoint.live("b", [3]);
+            assert_eq!(endpoint.topics.trust(), Trust::Partial(Reason::Swept));
+        }
+    }
+}
+
+#[test]
 fn replies_of_another_epoch_are_not_taken() {
     let mut endpoint = Endpoint::new(true);
     endpoint.live("a\0sgl-kv-epoch=x", [0, 2]);

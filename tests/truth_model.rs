@@ -282,7 +282,7 @@ impl Simulation {
                 self.check(4)
             }
             Some(Wire::Notice) => {
-                self.driver.reconnected();
+                self.driver.reconnected(self.now);
                 Ok(())
             }
             None => Ok(()),

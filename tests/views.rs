@@ -7,7 +7,7 @@ mod fleet;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet::{Ask, Daemon, Engine, MODEL, Pool, Source, settle};
+use fleet::{Ask, Daemon, Engine, MODEL, Pool, Source, eventually, settle};
 use kvatlas::daemon::directory::Readiness;
 use kvatlas::index::hash::{DEFAULT_SEED, sequence_hashes};
 use kvatlas::limits::METRIC_STREAMS;
@@ -78,7 +78,8 @@ fn a_stream_says_what_became_of_its_events() {
     settle(&[&daemon], &[&engine]);
     let after = stream();
     for (key, value) in [
-        ("state", json!("live")),
+        ("state", json!("partial")),
+        ("reason", json!("not_entered")),
         ("last_sequence", json!(6)),
         ("messages", json!(7)),
         ("batches", json!(6)),
@@ -106,6 +107,35 @@ fn a_stream_says_what_became_of_its_events() {
         (&holed["state"], &holed["gaps"], &holed["missed"]),
         (&json!("partial"), &json!(1), &json!(2))
     );
+}
+
+#[test]
+fn a_stream_says_how_far_it_is_behind() {
+    let daemon = Daemon::patient(1);
+    let engine = Engine::new(1, 2, 0);
+    // somebody who listens to requests and never answers
+    let context = zmq::Context::new();
+    let silent = context.socket(zmq::ROUTER).unwrap();
+    silent.bind("tcp://127.0.0.1:0").unwrap();
+    let mut body = engine.registration("a");
+    body["replay_endpoint"] = json!(silent.get_last_endpoint().unwrap().unwrap());
+    daemon.register(&body);
+    engine.joined();
+    let stream = || daemon.services(engine.endpoint())[0]["stream"].clone();
+    eventually("the first replay is over", || stream()["replays_failed"] == 1);
+    engine.store(&[1, 2], 0..1, "GPU");
+    engine.publisher.hole(3).unwrap();
+    engine.store(&[3, 4], 0..1, "GPU");
+    let sampled = || {
+        let page = String::from_utf8(daemon.get("/metrics").body).unwrap();
+        let line = page.lines().find(|line| line.starts_with("kvatlas_stream_behind{")).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    eventually("it waits for a replay of 1 to 3", || {
+        stream()["state"] == "replaying" && stream()["behind"] == 4 && sampled() == "4"
+    });
+    eventually("it waits no longer", || stream()["state"] == "partial");
+    assert_eq!((stream()["behind"].clone(), sampled()), (json!(0), "0".to_owned()));
 }
 
 #[test]
@@ -261,7 +291,8 @@ fn metrics_are_prometheus_text() {
     whole("kvatlas_stream_blocks", &engine, 2.0);
     whole("kvatlas_stream_stores_total", &engine, 1.0);
     whole("kvatlas_stream_blocks", &pool, 0.0);
-    whole("kvatlas_streams", &[("state", "live")], 1.0);
+    whole("kvatlas_streams", &[("state", "partial")], 1.0);
+    whole("kvatlas_streams_missing", &[("reason", "unread")], 1.0);
     whole("kvatlas_streams", &[("state", "connecting")], 1.0);
     whole("kvatlas_payloads_refused_total", &[("reason", "malformed")], 1.0);
     whole("kvatlas_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);

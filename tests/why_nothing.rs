@@ -120,6 +120,34 @@ fn a_salt_that_only_another_prompt_has_is_known() {
     });
 }
 
+/// The same prompt is held, but only in another context: of an adapter, of a salt, in blocks of another size.
+#[test]
+fn a_prompt_that_only_another_context_holds() {
+    Case::each(|case| {
+        let hashes = case.engine.hashes(&[1, 2]);
+        let stored = case.engine.stored(&hashes, &[1, 2], 0..1, "GPU");
+        case.engine.events(&[EngineEvent::Stored(Stored { lora_name: Some("sql"), ..stored })]);
+        case.settle();
+        assert_eq!(case.why(json!({})), "unknown_lora");
+        assert_eq!(case.why(json!({ "lora_name": "sql", "cache_salt": "s" })), "unknown_salt");
+    });
+    for reactors in [1, 2] {
+        let case = Case { daemon: Daemon::start(reactors), engine: Engine::new(1, 2, 0) };
+        case.daemon.register(&with(case.engine.registration("a"), json!({ "additionalsalt": "w8a8" })));
+        case.engine.joined();
+        case.engine.store(&[1, 2, 3, 4], 0..2, "GPU");
+        case.settle();
+        assert_eq!(case.why(json!({})), "unknown_salt");
+        assert_eq!(case.why(json!({ "additional_salt": "w4a4" })), "unknown_salt");
+        assert_eq!(case.why(json!({ "additional_salt": "w8a8", "token_ids": [7, 7] })), "no_match");
+        assert_eq!(case.why(json!({ "additional_salt": "w8a8", "block_size": 4 })), "block_size_mismatch");
+        // what is held no more is no reason
+        case.engine.clear();
+        case.settle();
+        assert_eq!(case.why(json!({})), "no_match");
+    }
+}
+
 #[test]
 fn where_something_matches_or_the_answer_is_short_there_is_no_reason() {
     Case::each_with_blocks(|case| {

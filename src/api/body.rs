@@ -3,6 +3,7 @@
 //! Unknown members are ignored, `null` is as good as absent, and where one thing has several spellings
 //! (`modelname`, `model_name`, `model`) those that are given must agree.
 
+mod binary;
 mod query;
 
 use std::borrow::Cow;
@@ -10,7 +11,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-pub use self::query::{Lora, Prompt, QueryBody, parse_query};
+pub use self::binary::Encoding;
+pub use self::query::{Lora, Prompt, QueryBody, parse_query, read_query};
 use crate::http::object::{Invalid, Members};
 use crate::limits;
 

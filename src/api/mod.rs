@@ -7,9 +7,11 @@
 //! | [`mod@query`] | `POST /query`, `POST /query_by_hash` |
 //! | [`views`] | `GET /services`, `/global_view`, probes |
 //! | `service` | how reactors call it |
+//! | `msgpack` | answers for those who accept msgpack |
 //! | [`prometheus`] | `GET /metrics` |
 
 pub mod body;
+mod msgpack;
 pub mod prometheus;
 pub mod query;
 pub mod register;
@@ -23,7 +25,7 @@ use std::rc::Rc;
 
 /// Answers one request.
 pub async fn answer(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
-    let head = request.method == Method::Head;
+    let (head, start) = (request.method == Method::Head, out.len());
     match find(request.method, request.path) {
         Ok(Route::Query) => query::query(daemon, request, false, out).await,
         Ok(Route::QueryByHash) => query::query(daemon, request, true, out).await,
@@ -41,5 +43,8 @@ pub async fn answer(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8
         Err(Miss::MethodNotAllowed(allow)) => {
             response::method_not_allowed(out, allow, head, request.keep_alive, request.http_10);
         }
+    }
+    if head {
+        response::cut_body(out, start);
     }
 }

@@ -9,6 +9,7 @@ use crate::limits::METRIC_STREAMS;
 use crate::metrics::Counter;
 use crate::reactor::Counters;
 use crate::stream::stats::{State, StreamStats, now_ms};
+use crate::stream::trust::Reason;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,10 +53,11 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 31] = [
+const STREAM: [OfStream; 34] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
+    ("stream_behind", "gauge", "Batches known of and not applied yet.", |s| &s.behind),
     ("stream_gaps_total", "counter", "Jumps of the sequence number.", |s| &s.gaps),
     ("stream_missed_total", "counter", "Sequence numbers that never came.", |s| &s.missed),
     ("stream_repeats_total", "counter", "Messages dropped as repeats.", |s| &s.repeats),
@@ -66,6 +68,10 @@ const STREAM: [OfStream; 31] = [
     ("stream_overflows_total", "counter", "Times too much waited behind a gap.", |s| &s.overflows),
     ("stream_refused_topics_total", "counter", "Messages of topics beyond the bound.", |s| &s.refused_topics),
     ("stream_disconnects_total", "counter", "Times the connection was lost.", |s| &s.disconnects),
+    ("stream_connect_failed_total", "counter", "Attempts to connect that nobody answered.", |s| {
+        &s.connect_failed
+    }),
+    ("stream_handshake_failed_total", "counter", "Handshakes that failed.", |s| &s.handshake_failed),
     ("stream_expired_total", "counter", "Times the entries were dropped at the TTL.", |s| &s.expired),
     ("stream_batches_total", "counter", "Batches applied.", |s| &s.publisher.batches),
     ("stream_stores_total", "counter", "Store events applied.", |s| &s.publisher.stores),
@@ -118,6 +124,11 @@ pub fn metrics(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     for state in State::ALL {
         let count = listings.iter().filter(|listing| listing.stats.state().0 == state).count();
         let _ = writeln!(page, "kvatlas_streams{{state=\"{}\"}} {count}", state.name());
+    }
+    heading(&mut page, "streams_missing", "gauge", "Streams of which something is missing, by reason.");
+    for reason in Reason::ALL {
+        let count = listings.iter().filter(|listing| listing.stats.reason() == Some(reason)).count();
+        let _ = writeln!(page, "kvatlas_streams_missing{{reason=\"{}\"}} {count}", reason.name());
     }
     let labels: Vec<String> = listings.iter().take(METRIC_STREAMS).map(|listing| labels(listing)).collect();
     streams(&listings, &labels, &mut page);

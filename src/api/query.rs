@@ -1,6 +1,7 @@
 //! `POST /query` and `POST /query_by_hash`: hash once, ask only reactors that may hold something, merge.
 
-use super::body::{Prompt, QueryBody, parse_query};
+use super::body::{Encoding, Prompt, QueryBody, read_query};
+use super::msgpack;
 use crate::daemon::answer::{self, comma, fragment};
 use crate::daemon::message::{Job, Message, Reply};
 use crate::daemon::part::answer_here;
@@ -39,7 +40,9 @@ async fn answer(
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
     let bad = |message: String| (400, message);
-    let mut body = parse_query(request.body, by_hash, &mut scratch.tokens, &mut scratch.hashes)
+    let encoding = Encoding::of_content(request.content_type);
+    let (tokens, hashes) = (&mut scratch.tokens, &mut scratch.hashes);
+    let mut body = read_query(encoding, request.query, request.body, by_hash, tokens, hashes)
         .map_err(|error| bad(error.to_string()))?;
     let blocks = match body.prompt {
         Prompt::Tokens => scratch.tokens.len() / body.block_size as usize,
@@ -55,7 +58,9 @@ async fn answer(
         Prompt::Tokens => Path::of_tokens(&scratch.tokens, &extra, block_size, seed, &mut scratch.hashes),
         Prompt::Hashes => Path::of_hashes(&scratch.hashes),
     };
-    let mark = response::begin(out, 200, response::JSON, request.keep_alive, request.http_10);
+    let accept = Encoding::of_accept(request.accept);
+    let kind = if accept == Encoding::Msgpack { msgpack::CONTENT_TYPE } else { response::JSON };
+    let mark = response::begin(out, 200, kind, request.keep_alive, request.http_10);
     let open = out.len();
     out.extend_from_slice(b"{");
     response::json_string(out, question.tenant());
@@ -81,6 +86,9 @@ async fn answer(
         out.extend_from_slice(b"{}");
     } else {
         out.extend_from_slice(b"}}");
+    }
+    if accept == Encoding::Msgpack {
+        msgpack::of_json(out, open).map_err(|error| (500, error))?;
     }
     response::finish(out, mark);
     Ok(())

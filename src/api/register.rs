@@ -1,6 +1,7 @@
 //! `POST /register` and `POST /unregister`.
 
 use super::body::{BadRequest, Hashing, RegisterBody, RemovalScope, UnregisterBody};
+use crate::config::StaticPublisher;
 use crate::daemon::Daemon;
 use crate::daemon::directory::{Directory, Listing, Registered, Wish};
 use crate::daemon::message::{Message, Reply};
@@ -48,6 +49,12 @@ pub fn wish(body: RegisterBody) -> Result<Wish, BadRequest> {
             }),
         },
     })
+}
+
+/// Reads what an entry of the settings file asks for.
+pub fn wish_of(publisher: &StaticPublisher) -> Result<Wish, BadRequest> {
+    let body = serde_json::to_vec(publisher).unwrap_or_default();
+    RegisterBody::parse(&body).and_then(wish)
 }
 
 /// `POST /register`: idempotent; another registration with the same key is replaced.

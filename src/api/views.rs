@@ -7,7 +7,9 @@ use crate::daemon::message::{Message, Reply};
 use crate::event::{Refusal, Skip};
 use crate::http::{Request, response};
 use crate::limits::{GLOBAL_VIEW_MAPPINGS, GLOBAL_VIEW_MOST};
+use crate::metrics::Counter;
 use crate::stream::stats::{StreamStats, now_ms};
+use crate::stream::trust::Reason;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,48 +74,62 @@ fn stream(stats: &StreamStats) -> Value {
     let last_event = stats.last_event_ms.get();
     let age = (last_event > 0).then(|| now_ms().saturating_sub(last_event));
     let last_error = stats.last_error().map(|(at, message)| json!({ "at": at, "message": message }));
-    json!({
+    let mut all = json!({
         "state": state.name(),
         "since": since,
+        "reason": stats.reason().map(Reason::name),
         "last_sequence": (stats.messages.get() > 0).then(|| stats.last_sequence.get()),
         "last_event_age_ms": age,
-        "messages": stats.messages.get(),
-        "bytes": stats.bytes.get(),
-        "malformed": stats.malformed.get(),
-        "gaps": stats.gaps.get(),
-        "missed": stats.missed.get(),
-        "repeats": stats.repeats.get(),
-        "restarts": stats.restarts.get(),
-        "replays": stats.replays.get(),
-        "replays_failed": stats.replays_failed.get(),
-        "replayed": stats.replayed.get(),
-        "overflows": stats.overflows.get(),
-        "refused_topics": stats.refused_topics.get(),
-        "disconnects": stats.disconnects.get(),
-        "expired": stats.expired.get(),
-        "batches": events.batches.get(),
-        "stores": events.stores.get(),
-        "removes": events.removes.get(),
-        "clears": events.clears.get(),
-        "blocks_stored": events.blocks_stored.get(),
-        "blocks_removed": events.blocks_removed.get(),
-        "blocks_held": events.blocks_held.get(),
-        "unknown_fields": events.unknown_fields.get(),
-        "unknown_removals": events.unknown_removals.get(),
-        "orphans": events.orphans.get(),
-        "orphans_adopted": events.orphans_adopted.get(),
-        "orphans_dropped": events.orphans_dropped.get(),
-        "keys_waited": events.keys_waited.get(),
-        "keys_resolved": events.keys_resolved.get(),
-        "keys_dropped": events.keys_dropped.get(),
-        "envelope_disagreements": events.envelope_disagreements.get(),
-        "depth_disagreements": events.depth_disagreements.get(),
-        "event_id_regressions": events.event_id_regressions.get(),
-        "event_id_jumps": events.event_id_jumps.get(),
         "skipped": reasons(Skip::ALL.iter().map(|skip| (skip.name(), events.skipped[*skip as usize].get()))),
         "refused": reasons(Refusal::ALL.iter().map(|why| (why.name(), events.refused[*why as usize].get()))),
         "last_error": last_error,
-    })
+    });
+    for (name, counter) in counters(stats) {
+        all[name] = counter.get().into();
+    }
+    all
+}
+
+fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 36] {
+    let events = &stats.publisher;
+    [
+        ("messages", &stats.messages),
+        ("bytes", &stats.bytes),
+        ("malformed", &stats.malformed),
+        ("behind", &stats.behind),
+        ("gaps", &stats.gaps),
+        ("missed", &stats.missed),
+        ("repeats", &stats.repeats),
+        ("restarts", &stats.restarts),
+        ("replays", &stats.replays),
+        ("replays_failed", &stats.replays_failed),
+        ("replayed", &stats.replayed),
+        ("overflows", &stats.overflows),
+        ("refused_topics", &stats.refused_topics),
+        ("disconnects", &stats.disconnects),
+        ("connect_failed", &stats.connect_failed),
+        ("handshake_failed", &stats.handshake_failed),
+        ("expired", &stats.expired),
+        ("batches", &events.batches),
+        ("stores", &events.stores),
+        ("removes", &events.removes),
+        ("clears", &events.clears),
+        ("blocks_stored", &events.blocks_stored),
+        ("blocks_removed", &events.blocks_removed),
+        ("blocks_held", &events.blocks_held),
+        ("unknown_fields", &events.unknown_fields),
+        ("unknown_removals", &events.unknown_removals),
+        ("orphans", &events.orphans),
+        ("orphans_adopted", &events.orphans_adopted),
+        ("orphans_dropped", &events.orphans_dropped),
+        ("keys_waited", &events.keys_waited),
+        ("keys_resolved", &events.keys_resolved),
+        ("keys_dropped", &events.keys_dropped),
+        ("envelope_disagreements", &events.envelope_disagreements),
+        ("depth_disagreements", &events.depth_disagreements),
+        ("event_id_regressions", &events.event_id_regressions),
+        ("event_id_jumps", &events.event_id_jumps),
+    ]
 }
 
 /// Only the reasons that occurred.

@@ -104,6 +104,11 @@ pub struct Durable {
 }
 
 impl Durable {
+    /// Whether any of them is given.
+    pub fn is_given(&self) -> bool {
+        self.evict_whole_chunks || self.dry_run_eviction || self.state_dir.is_some()
+    }
+
     /// The flags that these are.
     pub fn flags(&self) -> Flags {
         Flags {

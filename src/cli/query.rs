@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::ParseIntError;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -64,7 +65,7 @@ struct Prompt {
     #[arg(long, value_name = "FILE")]
     tokens_file: Option<PathBuf>,
     /// Rolling block hashes instead of tokens, as in 1,2,3
-    #[arg(long, value_name = "HASHES")]
+    #[arg(long, value_name = "HASHES", allow_hyphen_values = true)]
     hashes: Option<String>,
 }
 
@@ -130,7 +131,8 @@ impl QueryArgs {
         body.insert("block_size".into(), json!(self.block_size));
         if let Some(hashes) = &self.prompt.hashes {
             let hashes =
-                numbers::<u64>(hashes).map_err(|word| bad(format!("--hashes: not a u64: {word}")))?;
+                numbers::<Hash>(hashes).map_err(|word| bad(format!("--hashes: not 64 bits: {word}")))?;
+            let hashes: Vec<u64> = hashes.into_iter().map(|Hash(bits)| bits).collect();
             let tokens = hashes.len() as u64 * u64::from(self.block_size);
             body.insert("seq_hashes".into(), json!(hashes));
             return Ok(("/query_by_hash", body, tokens));
@@ -148,6 +150,17 @@ impl QueryArgs {
 }
 
 /// Numbers of a JSON array, or apart by blanks and commas; an error is the word that is none.
+/// 64 bits, written with or without a sign.
+struct Hash(u64);
+
+impl FromStr for Hash {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).map(Self)
+    }
+}
+
 fn numbers<T: FromStr>(text: &str) -> Result<Vec<T>, String> {
     let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);

@@ -4,12 +4,14 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum as _, value_parser};
 use serde::Serialize;
 
 use super::coordinator::Durable;
 use super::exit::{self, Failure};
 use super::log;
+use crate::api::register::wish_of;
 use crate::config::{ConfigError, ConfigFile, Driver, Listen, LogFormat, LogLevel, Settings};
 use crate::fleet;
 use crate::fleet::settings::SettingsError;
@@ -67,12 +69,13 @@ pub struct ServeArgs {
     /// Give a replay up that is silent for this long, milliseconds [default: 2000]
     #[arg(long, value_name = "MS", env = "KVATLAS_REPLAY_IDLE_MS", value_parser = value_parser!(u64).range(10..=600_000))]
     replay_idle_ms: Option<u64>,
-    /// Write the bound addresses to this file, one a line, once all are bound
+    /// Write the bound addresses to this file, one a line, once all are bound: those of --listen, then those of
+    /// --fleet-listen
     #[arg(long, value_name = "PATH", env = "KVATLAS_PORT_FILE")]
     port_file: Option<PathBuf>,
     /// Coordinate a fleet of LMCache MP servers too, as `kvatlas coordinator` does; the
     /// LMCACHE_MP_COORDINATOR_* variables say how
-    #[arg(long, env = "KVATLAS_FLEET")]
+    #[arg(long, env = "KVATLAS_FLEET", value_parser = BoolishValueParser::new())]
     fleet: bool,
     /// Address of the coordinator [default: host and port of its variables, else 0.0.0.0:9300]
     #[arg(long, value_name = "ADDR", env = "KVATLAS_FLEET_LISTEN", value_delimiter = ',')]
@@ -109,7 +112,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return super::report(&failure(&error)),
     };
-    let Loaded { settings, mut warnings, unknown } = loaded;
+    let Loaded { mut settings, mut warnings, unknown } = loaded;
     let fleet = match args.fleet(settings.driver, &mut warnings) {
         Ok(fleet) => fleet,
         Err(error) => return super::report(&Failure::new(exit::SETTINGS, error.to_string())),
@@ -122,6 +125,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         tracing::debug!("unknown key {key} in the settings file");
     }
     if args.check_config {
+        settings.publishers.retain(|publisher| {
+            let checked = wish_of(publisher);
+            if let Err(bad) = &checked {
+                tracing::error!(entry = publisher.name, "entry skipped: {bad}");
+            }
+            checked.is_ok()
+        });
         return print(&settings, fleet.as_ref());
     }
     crate::serve::run(&settings, fleet.as_ref())
@@ -177,6 +187,9 @@ impl ServeArgs {
     /// The coordinator, where there is to be one.
     fn fleet(&self, driver: Driver, warnings: &mut Vec<String>) -> Result<Option<Fleet>, SettingsError> {
         if !self.fleet {
+            if !self.fleet_listen.is_empty() || self.durable.is_given() {
+                warnings.push("flags of the coordinator do nothing without --fleet".to_owned());
+            }
             return Ok(None);
         }
         let (settings, more) =

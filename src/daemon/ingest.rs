@@ -90,6 +90,7 @@ async fn apply_to<const N: usize>(
             }
             Ok(()) => {}
         }
+        local.weigh(stream, place);
         if local.listing.stats.is_settling() {
             local.tell();
         }

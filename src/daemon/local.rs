@@ -13,7 +13,7 @@ use crate::stream::replay::{Ended, Replay};
 use crate::stream::stats::State;
 use crate::stream::subscription::Link;
 use crate::stream::topics::Topics;
-use crate::stream::trust::{Action, Counts, Numbered, Place, Trust};
+use crate::stream::trust::{Action, Counts, Numbered, Place, Reason, Trust};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -38,6 +38,8 @@ pub struct Local {
     pub topics: RefCell<Topics<Held>>,
     /// Streams of its endpoint that brought it batches.
     fed: RefCell<HashSet<usize>>,
+    /// What was unread and not entered when that was last looked at.
+    lost_before: Cell<(u64, u64)>,
     /// When it was registered.
     since: Instant,
     /// Whether the endpoint is connected, once it ever was.
@@ -59,6 +61,7 @@ impl Local {
             gate: Gate::new(),
             topics: RefCell::new(Topics::new(replay)),
             fed: RefCell::default(),
+            lost_before: Cell::default(),
             since: Instant::now(),
             link: Cell::new(None),
             lost: Cell::new(None),
@@ -84,6 +87,18 @@ impl Local {
         }
     }
 
+    /// What became of the batch at `place`: where something of it was lost, the stream is no longer whole.
+    pub fn weigh(&self, stream: usize, place: Place) {
+        let events = &self.listing.stats.publisher;
+        let lost = (events.unread(), events.not_entered());
+        let before = self.lost_before.replace(lost);
+        if lost != before {
+            let why = if lost.0 > before.0 { Reason::Unread } else { Reason::NotEntered };
+            self.topics.borrow_mut().spoiled(stream, place, why, &mut Vec::new());
+            self.tell();
+        }
+    }
+
     /// Writes down how far the stream can be trusted.
     pub fn tell(&self) {
         let stats = &self.listing.stats;
@@ -94,15 +109,16 @@ impl Local {
         if let Some(last) = topics.streams().filter_map(|(_, tracker)| tracker.last()).max() {
             stats.last_sequence.set(last);
         }
+        stats.behind.set(topics.streams().map(|(_, tracker)| tracker.lag()).sum());
         stats.refused_topics.set(topics.refused());
         if trust != Trust::Replaying && counts.asks > 0 {
             stats.begin();
         }
-        if let Trust::Partial(reason) = trust
-            && stats.state().0 != State::Partial
-        {
-            stats.fail(reason.text().to_owned());
-        }
+        let trust = match trust {
+            Trust::Live if stats.publisher.enters_nothing() => Trust::Partial(Reason::NotEntered),
+            trust => trust,
+        };
+        stats.miss(if let Trust::Partial(reason) = trust { Some(reason) } else { None });
         stats.enter(match (self.link.get(), trust) {
             (Some(Link::Down), _) if self.stale.get() => State::Stale,
             (Some(Link::Down), _) => State::Disconnected,
@@ -113,22 +129,31 @@ impl Local {
         });
     }
 
-    /// The connection came or went.
+    /// The connection came or went, or did not come about.
     pub fn linked(&self, link: Link) {
+        let stats = &self.listing.stats;
+        match link {
+            Link::Unreached => {
+                stats.connect_failed.add(1);
+                return stats.fail("cannot connect to the endpoint; trying again".to_owned());
+            }
+            Link::Unagreed(how) => {
+                stats.handshake_failed.add(1);
+                return stats.fail(format!("connected to the endpoint, but {how}"));
+            }
+            Link::Up | Link::Down => {}
+        }
         if self.link.get().is_some() {
             self.topics.borrow_mut().reconnected();
         }
         self.link.set(Some(link));
-        match link {
-            Link::Up => {
-                self.lost.set(None);
-                self.stale.set(false);
-            }
-            Link::Down => {
-                self.lost.set(Some(Instant::now()));
-                self.listing.stats.disconnects.add(1);
-                self.listing.stats.fail("the connection was lost".to_owned());
-            }
+        if link == Link::Down {
+            self.lost.set(Some(Instant::now()));
+            stats.disconnects.add(1);
+            stats.fail("the connection was lost".to_owned());
+        } else {
+            self.lost.set(None);
+            self.stale.set(false);
         }
         self.tell();
     }
@@ -137,7 +162,7 @@ impl Local {
     pub fn away(&self) -> Duration {
         match self.link.get() {
             Some(Link::Up) => Duration::ZERO,
-            Some(Link::Down) => self.lost.get().map_or(Duration::ZERO, |lost| lost.elapsed()),
+            Some(_) => self.lost.get().map_or(Duration::ZERO, |lost| lost.elapsed()),
             None => self.since.elapsed(),
         }
     }
@@ -165,7 +190,7 @@ fn sum(one: Counts, other: Counts) -> Counts {
     }
 }
 
-/// Begins the first replay, where there is one.
+/// Begins the first replay or, after a reconnect, the comparison of the past, where there is a replay endpoint.
 pub async fn begin(daemon: Rc<Daemon>, local: Rc<Local>) {
     let _pass = local.gate.enter().await;
     let mut actions = Vec::new();
@@ -205,6 +230,7 @@ async fn carry_out(
                 if ingest::apply_held(daemon, local, stream, &payload).await {
                     clear(local, stream, place);
                 }
+                local.weigh(stream, place);
             }
             Action::Restart => restart(daemon, local, stream),
             Action::AskReplay { from, ticket } => ask(daemon, local, from, ticket),
@@ -221,20 +247,27 @@ pub fn clear(local: &Local, stream: usize, place: Place) {
     local.tell();
 }
 
-/// The publisher began anew: everything that came from it before goes.
+/// The publisher began anew: everything that came from it before goes, whatever stream brought it.
 fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
-    let fed = local.fed.borrow();
+    let fed = local.fed.borrow().clone();
     // another topic of a shared endpoint may begin anew without this publisher
     if !fed.is_empty() && stream.is_some_and(|stream| !fed.contains(&stream)) {
         return;
     }
-    drop(fed);
     tracing::info!(
         instance = local.listing.key.instance,
         rank = local.listing.key.rank,
         "the publisher restarted"
     );
     start_over(daemon, local);
+    let mut requests = Vec::new();
+    let others = fed.into_iter().filter(|other| Some(*other) != stream);
+    local.topics.borrow_mut().swept(others, Instant::now(), &mut requests);
+    for action in requests {
+        if let Action::AskReplay { from, ticket } = action {
+            ask(daemon, local, from, ticket);
+        }
+    }
 }
 
 /// Drops everything that the publisher holds; it goes on under a new number.
@@ -311,6 +344,11 @@ pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, ttl: Duration) {
     if stream.is_some() {
         carry_out(daemon, local, stream, actions).await;
     }
+    // what waits at a bound may be dropped for somebody else
+    let latest = local.topics.borrow().latest();
+    if let Some((stream, place)) = latest {
+        local.weigh(stream, place);
+    }
     if !ttl.is_zero() && local.grows_stale(ttl) {
         local.listing.stats.expired.add(1);
         tracing::warn!(
@@ -320,6 +358,8 @@ pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, ttl: Duration) {
             "the publisher stayed away too long: its entries are dropped"
         );
         start_over(daemon, local);
-        local.tell();
+        let mut actions = Vec::new();
+        local.topics.borrow_mut().forgotten(Instant::now(), &mut actions);
+        carry_out(daemon, local, None, actions).await;
     }
 }

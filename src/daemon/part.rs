@@ -7,7 +7,9 @@ use super::question::Question;
 use crate::index::context::{ContextKey, Lora};
 use crate::index::hash::Path;
 use crate::index::shard::Shard;
+use crate::limits::WHY_CONTEXTS;
 use crate::stream::stats::State;
+use crate::stream::trust::Reason;
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
 
@@ -32,6 +34,7 @@ impl Detail for Daemon {
                 "endpoint": listing.endpoint.as_str(),
                 "state": state.name(),
                 "since": since,
+                "reason": listing.stats.reason().map(Reason::name),
             });
             out.extend_from_slice(entry.to_string().as_bytes());
         }
@@ -41,35 +44,61 @@ impl Detail for Daemon {
     fn why(&self, shard: &Shard, question: &Question, instance: &str) -> &'static str {
         let key = &question.contexts[0];
         let registered = self.streams.of_instance(instance);
-        let of_tenant: Vec<_> =
-            registered.iter().filter(|listing| listing.key.tenant == key.tenant).collect();
-        let held = |wanted: &dyn Fn(&ContextKey) -> bool| {
-            shard.context_keys().any(|(other, held)| held > 0 && other.tenant == key.tenant && wanted(other))
-        };
-        let model = |model: &str| model == key.model;
-        let knows_model = of_tenant.iter().any(|listing| model(&listing.registration.model));
+        let (mut model, mut size) = (false, false);
+        for listing in registered.iter().filter(|listing| listing.key.tenant == key.tenant) {
+            let same = listing.registration.model == key.model;
+            model |= same;
+            size |= same && listing.registration.block_size == key.block_size;
+        }
+        let held = Held::of(shard, question);
         if question.blocks == 0 {
             "prompt_shorter_than_block"
-        } else if !knows_model && !held(&|other| model(&other.model)) {
+        } else if !model && !held.model {
             "unknown_model"
-        } else if !of_tenant.iter().any(|listing| {
-            model(&listing.registration.model) && listing.registration.block_size == key.block_size
-        }) && !held(&|other| model(&other.model) && other.block_size == key.block_size)
-        {
+        } else if !size && !held.block_size {
             "block_size_mismatch"
         } else if registered.iter().all(|listing| listing.stats.publisher.batches.get() == 0) {
             "no_events_yet"
-        } else if key.lora != Lora::Base && !held(&|other| other.lora == key.lora) {
+        } else if !held.lora && (key.lora != Lora::Base || held.block_size) {
             "unknown_lora"
-        } else if salts(key) != ("", "")
-            && !held(&|other| question.contexts.iter().any(|asked| salts(asked) == salts(other)))
-        {
+        } else if !held.salts && (salts(key) != ("", "") || held.lora) {
             "unknown_salt"
         } else if registered.iter().any(|listing| listing.stats.state().0 != State::Live) {
             "stream_not_live"
         } else {
             "no_match"
         }
+    }
+}
+
+/// How far the contexts in which a shard holds blocks agree with a question: each field is within the one before.
+#[derive(Clone, Copy)]
+struct Held {
+    model: bool,
+    block_size: bool,
+    lora: bool,
+    salts: bool,
+}
+
+impl Held {
+    /// Looks at so many contexts at most; where there are more, nothing is said to be missing.
+    fn of(shard: &Shard, question: &Question) -> Self {
+        let key = &question.contexts[0];
+        let mut found = Self { model: false, block_size: false, lora: false, salts: false };
+        let mut contexts = shard.context_keys();
+        for (other, held) in contexts.by_ref().take(WHY_CONTEXTS) {
+            if held == 0 || other.tenant != key.tenant || other.model != key.model {
+                continue;
+            }
+            let block_size = other.block_size == key.block_size;
+            let lora = block_size && other.lora == key.lora;
+            found.model = true;
+            found.block_size |= block_size;
+            found.lora |= lora;
+            found.salts |= lora && question.contexts.iter().any(|asked| salts(asked) == salts(other));
+        }
+        let more = contexts.next().is_some();
+        if more { Self { model: true, block_size: true, lora: true, salts: true } } else { found }
     }
 }
 

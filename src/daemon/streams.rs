@@ -255,7 +255,7 @@ async fn look(daemon: Rc<Daemon>, socket: Rc<Socket>, close: Rc<Signal>, mut wat
         for local in socket.publishers().iter() {
             local.linked(link);
             if link == Link::Up {
-                // a publisher that came late may have published before, and may stay silent now
+                // a publisher that came late, or is another one, may have published before, and may stay silent now
                 daemon.seat.ingest.spawn(local::begin(daemon.clone(), local.clone()));
             }
         }

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::blend::Directory;
@@ -12,10 +13,11 @@ use super::courier::{self, Courier, Order};
 use super::mailbox::Post;
 use super::metrics::Counts;
 use super::registry::{Instance, Registry};
-use super::resync::Resync;
+use super::resync::{Outcome as Listing, Resync};
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
-use crate::limits::FLEET_STOP_MILLIS;
+use crate::http::Request;
+use crate::limits::{FLEET_READ_BYTES, FLEET_STOP_MILLIS};
 use crate::mesh::tickets::Tickets;
 use crate::reactor::Seat;
 use crate::rt::{self, Gate};
@@ -31,6 +33,8 @@ pub enum Letter {
     Courier(u64, courier::Outcome),
     /// A change is on disk, or is not.
     Vault(u64, Result<(), vault::Failure>),
+    /// A long request body was read.
+    Read(u64),
 }
 
 /// What a coordinator is made of before its reactor runs.
@@ -63,14 +67,17 @@ pub struct Coordinator {
     pub changes: Rc<Gate>,
     /// Randomness for ids and targets.
     pub rng: RefCell<fastrand::Rng>,
-    /// Evictions under way.
-    pub dispatches: Cell<usize>,
     courier: Courier,
     vault: Option<Vault>,
     post: Post<Letter>,
     sent: Rc<Tickets<courier::Outcome>>,
     written: Rc<Tickets<Result<(), vault::Failure>>>,
+    /// Long bodies are read one after the other.
+    reading: Rc<Gate>,
+    read: Rc<Tickets<()>>,
     started: Instant,
+    /// When to have stopped; known on the way down.
+    stop_by: Cell<Option<Instant>>,
 }
 
 /// Why the coordinator cannot start.
@@ -152,13 +159,15 @@ impl Coordinator {
             batches: Gate::new(),
             changes: Gate::new(),
             rng: RefCell::new(rng.fork()),
-            dispatches: Cell::new(0),
             courier: Courier::start(move |ticket, outcome| deliver.post(Letter::Courier(ticket, outcome))),
             vault,
             post,
             sent: Tickets::new(),
             written: Tickets::new(),
+            reading: Gate::new(),
+            read: Tickets::new(),
             started: Instant::now(),
+            stop_by: Cell::new(None),
             settings,
         })
     }
@@ -175,7 +184,12 @@ impl Coordinator {
 
     /// Whether nothing may be evicted yet: what was saved is known, what storage holds is not.
     pub fn is_holding(&self) -> bool {
-        self.vault.is_some() && !self.resync.borrow().over()
+        self.vault.is_some() && self.resync_state() == Listing::Running
+    }
+
+    /// Where the resync stands. It runs until the last page that came is in the books.
+    pub fn resync_state(&self) -> Listing {
+        if self.books.borrow().resyncing() { Listing::Running } else { self.resync.borrow().outcome() }
     }
 
     /// Carries an order out; its ticket is filled in here.
@@ -206,6 +220,38 @@ impl Coordinator {
         outcome
     }
 
+    /// What `form` makes of the content type and the body of a request. A long body is read on a thread of its own,
+    /// so that others are answered meanwhile.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        request: &Request<'_>,
+        form: impl Fn(&str, &[u8]) -> T + Copy + Send + 'static,
+    ) -> T {
+        let here = || form(request.content_type, request.body);
+        if request.body.len() <= FLEET_READ_BYTES {
+            return here();
+        }
+        let _turn = self.reading.enter().await;
+        let pending = self.read.open();
+        let (ticket, post) = (pending.ticket(), self.post.clone());
+        let (content_type, body) = (request.content_type.to_owned(), request.body.to_vec());
+        let result = Arc::new(Mutex::new(None));
+        let place = result.clone();
+        let read = move || {
+            let read = form(&content_type, &body);
+            if let Ok(mut place) = place.lock() {
+                *place = Some(read);
+            }
+            post.post(Letter::Read(ticket));
+        };
+        match thread::Builder::new().name("fleet-read".to_owned()).spawn(read) {
+            Ok(_) => pending.await,
+            Err(error) => tracing::warn!(%error, "no thread to read a request on"),
+        }
+        let read = result.lock().ok().and_then(|mut result| result.take());
+        read.unwrap_or_else(here)
+    }
+
     /// Where a registered instance is dialled.
     pub fn address(&self, id: &str) -> Option<(String, u16)> {
         let registry = self.registry.borrow();
@@ -225,18 +271,29 @@ impl Coordinator {
                 match letter {
                     Letter::Courier(ticket, outcome) => self.sent.redeem(ticket, outcome),
                     Letter::Vault(ticket, outcome) => self.written.redeem(ticket, outcome),
+                    Letter::Read(ticket) => self.read.redeem(ticket, ()),
                 };
             }
         }
     }
 
-    /// Lets dispatches under way end, for a moment.
+    /// Notes when the way down begins: what is waited for on it shares one deadline.
+    pub(super) async fn note_stop(self: Rc<Self>) {
+        self.seat.stopping.wait().await;
+        self.stop_by.set(Some(Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS)));
+    }
+
+    /// Lets dispatches under way end, for what is left of a moment.
     pub(super) async fn finish(&self) {
         self.courier.close();
-        let deadline = Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS);
+        let deadline = self.stop_by.get().unwrap_or_else(Instant::now);
         while self.courier.under_way(courier::Class::Dispatch) > 0 && Instant::now() < deadline {
             rt::sleep(Duration::from_millis(5)).await;
         }
         self.courier.stop(Duration::ZERO);
+        // every answer is out: what is waited for here is the writer that lets go of the file
+        if let Some(vault) = &self.vault {
+            vault.stop(Duration::from_millis(FLEET_STOP_MILLIS));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `GET /metrics` of the coordinator: Prometheus text.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::api::reply::Reply;
 use super::coordinator::Coordinator;
@@ -74,8 +74,12 @@ fn counters(fleet: &Coordinator, page: &mut String) {
         ("heartbeats_unknown_total", "Heartbeats answered 404.", done.heartbeats_unknown.get()),
         ("event_batches_total", "Batches of usage events applied.", done.batches.get()),
         ("event_batches_refused_total", "Batches of usage events refused.", done.batches_refused.get()),
-        ("event_batches_missing_total", "Batches that never came, by their numbers.", seen.missing),
-        ("event_batches_repeated_total", "Batches whose number was not new.", seen.repeats),
+        ("event_batches_missing_total", "Batches that had not come when a later one did.", seen.missing),
+        (
+            "event_batches_repeated_total",
+            "Batches that were late, or whose number was not new.",
+            seen.repeats,
+        ),
         ("store_events_total", "Store events.", seen.stores),
         ("lookup_events_total", "Lookup events.", seen.lookups),
         ("delete_events_total", "Delete events.", seen.deletes),
@@ -84,12 +88,12 @@ fn counters(fleet: &Coordinator, page: &mut String) {
         ("eviction_keys_planned_total", "Keys that sweeps chose.", seen.planned),
         ("eviction_keys_dry_total", "Keys that dry runs would have chosen.", done.dry_keys.get()),
         ("eviction_keys_unsent_total", "Chosen keys with no instance to send them to.", done.unsent.get()),
-        ("eviction_keys_sent_total", "Keys in DELETEs.", seen.sent),
+        ("eviction_keys_sent_total", "Keys in DELETEs, those that wait to be sent included.", seen.sent),
         ("eviction_keys_answered_total", "Keys in DELETEs that were answered well.", seen.answered),
-        ("eviction_keys_failed_total", "Keys in DELETEs that failed.", seen.failed),
+        ("eviction_keys_failed_total", "Keys in DELETEs that failed or were refused.", seen.failed),
         ("eviction_keys_confirmed_total", "Delete events of keys that had been sent.", seen.confirmed),
         ("eviction_back_offs_total", "Times that a key began a longer pause.", seen.back_offs),
-        ("eviction_requests_total", "DELETEs sent.", done.deletes_sent.get()),
+        ("eviction_requests_total", "DELETEs, those that wait to be sent included.", done.deletes_sent.get()),
         ("eviction_requests_failed_total", "DELETEs that failed.", done.deletes_failed.get()),
         ("resync_keys_listed_total", "Keys taken from listings.", seen.listed),
         ("resync_keys_overruled_total", "Listed keys of which events told more.", seen.overruled),
@@ -117,10 +121,9 @@ fn levels(fleet: &Coordinator, page: &mut String) {
     let now = books.counters();
     let blend = fleet.blend.borrow();
     let default = books.default_limit();
-    let lines: [Line; 11] = [
+    let lines: [Line; 10] = [
         ("instances", "Registered instances.", fleet.registry.borrow().len() as u64),
         ("keys", "Stored keys that are known.", now.keys as u64),
-        ("usage_bytes", "Bytes stored in all.", books.total().try_into().unwrap_or(u64::MAX)),
         ("keys_pinned", "Keys with pins.", now.pinned as u64),
         ("eviction_keys_in_flight", "Keys whose DELETE is unanswered.", now.in_flight as u64),
         (
@@ -137,6 +140,7 @@ fn levels(fleet: &Coordinator, page: &mut String) {
     for (name, help, value) in lines {
         line(page, name, "gauge", help, value);
     }
+    line(page, "usage_bytes", "gauge", "Bytes stored in all.", books.total());
     line(
         page,
         "blend_fingerprints_dropped_total",
@@ -163,20 +167,14 @@ fn salts(fleet: &Coordinator, page: &mut String) {
     }
     let rest: u128 = others.iter().map(|(_, usage)| usage).sum();
     line(page, "salts_unlisted", "gauge", "Salts without lines of their own.", others.len() as u64);
-    line(
-        page,
-        "salts_unlisted_bytes",
-        "gauge",
-        "Bytes stored under those.",
-        rest.try_into().unwrap_or(u64::MAX),
-    );
+    line(page, "salts_unlisted_bytes", "gauge", "Bytes stored under those.", rest);
 }
 
 fn resync(fleet: &Coordinator, page: &mut String) {
     let resync = fleet.resync.borrow();
     heading(page, "resync", "gauge", "1 for the state that the startup resync is in.");
     for outcome in [Outcome::Running, Outcome::Done, Outcome::GaveUp, Outcome::Disabled] {
-        let is = u8::from(outcome == resync.outcome());
+        let is = u8::from(outcome == fleet.resync_state());
         let _ = writeln!(page, "kvatlas_fleet_resync{{state=\"{}\"}} {is}", outcome.name());
     }
     let tally = resync.tally();
@@ -189,7 +187,7 @@ fn heading(page: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(page, "# HELP kvatlas_fleet_{name} {help}\n# TYPE kvatlas_fleet_{name} {kind}");
 }
 
-fn line(page: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+fn line(page: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
     heading(page, name, kind, help);
     let _ = writeln!(page, "kvatlas_fleet_{name} {value}");
 }

@@ -11,11 +11,12 @@
 //! | [`resync`] | learning once, after the start, what storage holds |
 //! | [`blend`] | stored chunks found again anywhere in a prompt |
 //! | [`settings`] | what the coordinator can be told |
-//! | [`courier`] | requests to MP servers, on threads of their own |
+//! | [`courier`], [`answer`] | requests to MP servers, on threads of their own; what of an answer matters |
 //! | [`vault`] | quotas and pins on disk |
 //! | [`coordinator`], [`api`], `loops`, [`metrics`] | the running whole: its state, its HTTP, what it does of itself, its numbers |
 //! | [`mailbox`] | how such threads hand results to the reactor |
 
+pub mod answer;
 pub mod api;
 pub mod blend;
 pub mod books;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::api::reply::Reply;
 use super::coordinator::{Coordinator, Never};
 use super::{api, loops};
 use crate::http::Request;
@@ -14,6 +15,10 @@ impl Service for Coordinator {
         api::answer(&self, request, out).await;
     }
 
+    fn refuse(status: u16, message: &str, out: &mut Vec<u8>) {
+        Reply::last(out).detail(status, message);
+    }
+
     fn message(self: &Rc<Self>, _from: usize, message: Never) {
         match message {}
     }
@@ -21,6 +26,7 @@ impl Service for Coordinator {
     fn started(self: &Rc<Self>) {
         let background = &self.seat.ingest;
         background.spawn(self.clone().carry_mail());
+        background.spawn(self.clone().note_stop());
         background.spawn(loops::health(self.clone()));
         background.spawn(loops::eviction(self.clone()));
         background.spawn(loops::resync(self.clone()));

@@ -197,8 +197,19 @@ impl Settings {
 
     fn of_environment(env: &mut Environment<'_>) -> Result<Self, SettingsError> {
         let rest = Self::default();
+        if (env.get)("KVATLAS_STATE_DIR").is_some_and(|dir| dir.is_empty()) {
+            env.warnings
+                .push("KVATLAS_STATE_DIR is empty: quotas and pins are not kept over restarts".to_owned());
+        }
         let own = |env: &Environment<'_>, name: &str| (env.get)(name).filter(|text| !text.is_empty());
-        let own_truth = |env: &Environment<'_>, name| own(env, name).is_some_and(|text| number::truth(&text));
+        let own_truth = |env: &Environment<'_>, name: &str| match own(env, name) {
+            None => Ok(false),
+            Some(value) => number::clear_truth(&value).ok_or_else(|| SettingsError::Range {
+                origin: name.to_owned(),
+                rule: "must be true or false",
+                value,
+            }),
+        };
         Ok(Self {
             host: env.text("HOST").unwrap_or(rest.host),
             port: env.number(&PORT, rest.port.into())? as u16,
@@ -216,8 +227,8 @@ impl Settings {
             resync_max_wait: env.number(&RESYNC_MAX_WAIT, rest.resync_max_wait)?,
             resync_page_size: env.number(&RESYNC_PAGE_SIZE, rest.resync_page_size as i64)? as u64,
             timeout_keep_alive: env.number(&TIMEOUT_KEEP_ALIVE, rest.timeout_keep_alive as i64)? as u64,
-            evict_whole_chunks: own_truth(env, "KVATLAS_EVICT_WHOLE_CHUNKS"),
-            dry_run_eviction: own_truth(env, "KVATLAS_DRY_RUN_EVICTION"),
+            evict_whole_chunks: own_truth(env, "KVATLAS_EVICT_WHOLE_CHUNKS")?,
+            dry_run_eviction: own_truth(env, "KVATLAS_DRY_RUN_EVICTION")?,
             state_dir: own(env, "KVATLAS_STATE_DIR").map(PathBuf::from),
             hash_algorithm: rest.hash_algorithm,
             body_limit: rest.body_limit,

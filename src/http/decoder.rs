@@ -140,6 +140,16 @@ impl Decoder {
         }
     }
 
+    /// True while the head of a request has begun and is not whole.
+    pub fn is_in_head(&self) -> bool {
+        matches!(self.state, State::Head) && !self.is_idle()
+    }
+
+    /// Bytes of the receive buffer, which must not be lent.
+    pub fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// The next step. Call it again after every step but [`Step::NeedMore`] and [`Step::Refuse`].
     #[expect(
         clippy::should_implement_trait,

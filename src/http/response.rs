@@ -68,6 +68,13 @@ pub fn error(out: &mut Vec<u8>, status: u16, message: &str, keep_alive: bool, ht
     finish(out, mark);
 }
 
+/// Leaves of the response that begins at `start` its head alone, which says how long the body would be.
+pub fn cut_body(out: &mut Vec<u8>, start: usize) {
+    if let Some(end) = memchr::memmem::find(&out[start..], b"\r\n\r\n") {
+        out.truncate(start + end + 4);
+    }
+}
+
 /// Writes the 405 of a path that takes only the methods of `allow`; `head` says the client sent `HEAD`.
 pub fn method_not_allowed(
     out: &mut Vec<u8>,

@@ -41,16 +41,18 @@ const TABLE: [(&str, Method, &str, Route); 10] = [
     ("/query_by_hash", Method::Post, "POST", Route::QueryByHash),
     ("/register", Method::Post, "POST", Route::Register),
     ("/unregister", Method::Post, "POST", Route::Unregister),
-    ("/services", Method::Get, "GET", Route::Services),
-    ("/global_view", Method::Get, "GET", Route::GlobalView),
-    ("/healthz", Method::Get, "GET", Route::Healthz),
-    ("/livez", Method::Get, "GET", Route::Livez),
-    ("/readyz", Method::Get, "GET", Route::Readyz),
-    ("/metrics", Method::Get, "GET", Route::Metrics),
+    ("/services", Method::Get, "GET, HEAD", Route::Services),
+    ("/global_view", Method::Get, "GET, HEAD", Route::GlobalView),
+    ("/healthz", Method::Get, "GET, HEAD", Route::Healthz),
+    ("/livez", Method::Get, "GET, HEAD", Route::Livez),
+    ("/readyz", Method::Get, "GET, HEAD", Route::Readyz),
+    ("/metrics", Method::Get, "GET, HEAD", Route::Metrics),
 ];
 
 /// Finds the route of `method` and `path`.
 pub fn find(method: Method, path: &str) -> Result<Route, Miss> {
     let (_, takes, allow, route) = TABLE.iter().find(|(known, ..)| *known == path).ok_or(Miss::NotFound)?;
-    if *takes == method { Ok(*route) } else { Err(Miss::MethodNotAllowed(allow)) }
+    // the head of an answer to GET can be had without its body
+    let takes_head = method == Method::Head && *takes == Method::Get;
+    if *takes == method || takes_head { Ok(*route) } else { Err(Miss::MethodNotAllowed(allow)) }
 }

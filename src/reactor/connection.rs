@@ -9,7 +9,8 @@ use super::connections::Place;
 use super::{Room, Service};
 use crate::http::{Decoder, Step, response};
 use crate::limits::{
-    BYTES_PER_COST, COST_REQUEST, HTTP_KEEP_BYTES, HTTP_WRITE_BYTES, LINGER_BYTES, LINGER_MILLIS,
+    BYTES_PER_COST, COST_REQUEST, HTTP_KEEP_BYTES, HTTP_KEPT_BYTES, HTTP_WRITE_BYTES, LINGER_BYTES,
+    LINGER_MILLIS,
 };
 use crate::rt::Stream;
 use crate::rt::sys::{self, Half};
@@ -61,7 +62,7 @@ pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: S
 /// Tells a client that too many are connected.
 pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: Stream) {
     let mut connection = Connection::new(room, place, stream);
-    response::error(&mut connection.out, 503, "too many connections", false, false);
+    S::refuse(503, "too many connections", &mut connection.out);
     if connection.write().await.is_ok() {
         connection.linger().await;
     }
@@ -86,11 +87,15 @@ impl<S: Service> Connection<S> {
         } else {
             let begun = *self.begun.get_or_insert(now);
             deadline = deadline.min(begun + self.room.settings.request);
+            if self.decoder.is_in_head() {
+                deadline = deadline.min(begun + self.room.settings.head);
+            }
         }
         self.place.wait(deadline, idle);
         let (result, buffer) = self.stream.read(self.decoder.take_buffer()).await;
         self.decoder.give_back(buffer);
         self.place.work();
+        self.place.hold(self.decoder.held());
         let read = result?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -105,11 +110,20 @@ impl<S: Service> Connection<S> {
         let counters = &self.room.seat.counters;
         while self.out.len() < HTTP_WRITE_BYTES {
             match self.decoder.next() {
-                Step::NeedMore => return Next::Read,
+                Step::NeedMore => {
+                    if !self.holds_too_much() {
+                        return Next::Read;
+                    }
+                    counters.requests_refused.add(1);
+                    S::refuse(503, "too many bytes of requests are under way", &mut self.out);
+                    self.decoder = Decoder::new(self.room.settings.http);
+                    self.place.hold(0);
+                    return Next::Close;
+                }
                 Step::Continue => self.out.extend_from_slice(response::CONTINUE),
                 Step::Refuse(refusal) => {
                     counters.requests_refused.add(1);
-                    response::error(&mut self.out, refusal.status, refusal.message, false, false);
+                    S::refuse(refusal.status, refusal.message, &mut self.out);
                     return Next::Close;
                 }
                 Step::Request(mut request) => {
@@ -128,6 +142,11 @@ impl<S: Service> Connection<S> {
             }
         }
         Next::Answer
+    }
+
+    /// Whether this is one of those that wait for the rest of a long request while all hold too much.
+    fn holds_too_much(&self) -> bool {
+        self.decoder.held() > HTTP_KEPT_BYTES && self.room.connections.held() > self.room.settings.held
     }
 
     /// Writes what has been answered; every step must be taken by the client within the idle time.

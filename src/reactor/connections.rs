@@ -28,6 +28,8 @@ struct Entry {
     idle: bool,
     /// Over the limit: only to be told so.
     refused: bool,
+    /// Bytes of its receive buffer.
+    held: usize,
 }
 
 #[derive(Default)]
@@ -36,6 +38,8 @@ struct Table {
     free: Vec<usize>,
     open: usize,
     refused: usize,
+    /// Bytes of all receive buffers.
+    held: usize,
     listeners: Vec<RawFd>,
 }
 
@@ -67,9 +71,14 @@ impl Connections {
         self.table.borrow().refused < REFUSED_CONNECTIONS
     }
 
+    /// Bytes of all receive buffers.
+    pub(super) fn held(&self) -> usize {
+        self.table.borrow().held
+    }
+
     /// Enters a connection.
     pub(super) fn enter(self: &Rc<Self>, stream: &Stream, refused: bool) -> Place {
-        let entry = Entry { fd: stream.as_raw_fd(), deadline: None, idle: false, refused };
+        let entry = Entry { fd: stream.as_raw_fd(), deadline: None, idle: false, refused, held: 0 };
         let mut table = self.table.borrow_mut();
         let key = table.free.pop().unwrap_or(table.entries.len());
         if key == table.entries.len() {
@@ -148,6 +157,15 @@ impl Place {
         self.update(None, false);
     }
 
+    /// The receive buffer has so many bytes now.
+    pub(super) fn hold(&self, bytes: usize) {
+        let mut table = self.connections.table.borrow_mut();
+        if let Some(entry) = &mut table.entries[self.key] {
+            let before = std::mem::replace(&mut entry.held, bytes);
+            table.held = table.held - before + bytes;
+        }
+    }
+
     fn update(&self, deadline: Option<Instant>, idle: bool) {
         if let Some(entry) = &mut self.connections.table.borrow_mut().entries[self.key] {
             entry.deadline = deadline;
@@ -161,6 +179,7 @@ impl Drop for Place {
         let mut table = self.connections.table.borrow_mut();
         if let Some(entry) = table.entries[self.key].take() {
             *if entry.refused { &mut table.refused } else { &mut table.open } -= 1;
+            table.held -= entry.held;
         }
         table.free.push(self.key);
         self.connections.counters.connections_open.set(table.open as u64);

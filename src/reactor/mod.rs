@@ -45,6 +45,11 @@ pub trait Service: Sized + 'static {
     /// `out` already.
     fn answer(self: Rc<Self>, request: &http::Request<'_>, out: &mut Vec<u8>) -> impl Future<Output = ()>;
 
+    /// Writes the answer to what is no whole request; the connection is closed after it.
+    fn refuse(status: u16, message: &str, out: &mut Vec<u8>) {
+        http::response::error(out, status, message, false, false);
+    }
+
     /// Takes a message from reactor `from` ([`Seat::control`] is the control thread). Must not block; longer
     /// work belongs into a task.
     fn message(self: &Rc<Self>, from: usize, message: Self::Message);
@@ -127,8 +132,12 @@ pub struct Settings {
     pub idle: Duration,
     /// How long a connection may stay silent between two requests.
     pub keep_alive: Duration,
+    /// Longest time from the first byte of a request to the end of its head.
+    pub head: Duration,
     /// Longest time from the first byte of a request to its last.
     pub request: Duration,
+    /// Most bytes of unfinished requests that all connections of one reactor hold.
+    pub held: usize,
     /// How long stopping waits for answers in flight.
     pub drain: Duration,
     /// How long a pump looks for further messages before it sleeps, microseconds; not with as many reactors
@@ -150,7 +159,9 @@ impl Default for Settings {
             connections: limits::HTTP_CONNECTIONS,
             idle: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
             keep_alive: Duration::from_secs(limits::HTTP_IDLE_SECONDS),
+            head: Duration::from_secs(limits::HTTP_HEAD_SECONDS),
             request: Duration::from_secs(limits::HTTP_REQUEST_SECONDS),
+            held: limits::HTTP_HELD_BYTES,
             drain: Duration::from_secs(limits::SHUTDOWN_SECONDS),
             busy_poll_us: 0,
             nice: 0,

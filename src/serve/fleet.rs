@@ -32,8 +32,7 @@ pub struct Fleet {
 pub fn run(fleet: &Fleet, port_file: Option<&std::path::Path>) -> ExitCode {
     report((|| {
         let signals = Signals::watch().map_err(|error| (exit::INTERNAL, error.to_string()))?;
-        let reactors = start(fleet, 0)?;
-        let bound = super::bound(&fleet.listen, &reactors.addresses);
+        let (reactors, bound) = start(fleet, 0)?;
         if let Some(path) = port_file {
             super::write_port_file(path, &bound)?;
         }
@@ -43,12 +42,13 @@ pub fn run(fleet: &Fleet, port_file: Option<&std::path::Path>) -> ExitCode {
     })())
 }
 
-/// Starts the coordinator's reactor beside others, which go first where they share a core.
-pub(super) fn start_beside(fleet: &Fleet) -> Result<Reactors<Never>, Failed> {
+/// Starts the coordinator's reactor beside others, which go first where they share a core; gives it and where it
+/// listens.
+pub(super) fn start_beside(fleet: &Fleet) -> Result<(Reactors<Never>, Vec<Listen>), Failed> {
     start(fleet, FLEET_NICE)
 }
 
-fn start(fleet: &Fleet, nice: u8) -> Result<Reactors<Never>, Failed> {
+fn start(fleet: &Fleet, nice: u8) -> Result<(Reactors<Never>, Vec<Listen>), Failed> {
     let luggage = Luggage::pack(fleet.settings.clone()).map_err(|error| {
         let code = if matches!(error, StartError::Vault(_)) { exit::CANNOT_CREATE } else { exit::INTERNAL };
         (code, error.to_string())
@@ -67,10 +67,11 @@ fn start(fleet: &Fleet, nice: u8) -> Result<Reactors<Never>, Failed> {
     };
     let reactors = reactor::start(settings, move |seat| Coordinator::new(seat, &luggage))
         .map_err(|error| super::not_started(&error))?;
-    for listen in super::bound(&fleet.listen, &reactors.addresses) {
+    let bound = super::bound(&fleet.listen, &reactors.addresses);
+    for listen in &bound {
         tracing::info!("coordinator listening on {listen}");
     }
-    Ok(reactors)
+    Ok((reactors, bound))
 }
 
 /// Stops the coordinator and waits for it.

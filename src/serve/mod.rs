@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use self::fleet::Fleet;
 use self::signals::Signals;
-use crate::api::body::RegisterBody;
-use crate::api::register::{register_static, wish};
+use crate::api::register::{register_static, wish_of};
 use crate::cli::exit;
 use crate::config::{self, Listen, Settings, StaticPublisher};
 use crate::daemon::directory::{Directory, Readiness};
@@ -40,8 +39,8 @@ pub fn run(settings: &Settings, fleet: Option<&Fleet>) -> ExitCode {
     report((|| {
         let signals = Signals::watch().map_err(|error| (exit::INTERNAL, error.to_string()))?;
         let (reactors, directory) = start(settings)?;
-        let fleet = fleet.map(fleet::start_beside).transpose()?;
-        serve(settings, reactors, fleet, &directory, &signals)
+        let (fleet, also) = fleet.map(fleet::start_beside).transpose()?.unzip();
+        serve(settings, reactors, fleet, &also.unwrap_or_default(), &directory, &signals)
     })())
 }
 
@@ -132,6 +131,7 @@ fn serve(
     settings: &Settings,
     reactors: Reactors<Message>,
     fleet: Option<Reactors<Never>>,
+    also: &[Listen],
     directory: &Directory,
     signals: &Signals,
 ) -> Result<(), Failed> {
@@ -148,7 +148,7 @@ fn serve(
     }
     directory.set_readiness(Readiness::Ready);
     if let Some(path) = &settings.port_file {
-        write_port_file(path, &bound)?;
+        write_port_file(path, &[bound.as_slice(), also].concat())?;
     }
     let died =
         signals.wait(None, || reactors.is_stopping() || fleet.as_ref().is_some_and(Reactors::is_stopping));
@@ -174,8 +174,7 @@ fn write_port_file(path: &Path, bound: &[Listen]) -> Result<(), Failed> {
 /// Enters the registrations of the settings file; a bad one is skipped with a message.
 fn register_all(publishers: &[StaticPublisher], reactors: &Reactors<Message>, directory: &Directory) {
     for publisher in publishers {
-        let body = serde_json::to_vec(publisher).unwrap_or_default();
-        match RegisterBody::parse(&body).and_then(wish) {
+        match wish_of(publisher) {
             Ok(wish) => {
                 if let Some((home, message)) = register_static(directory, wish)
                     && reactors.port.send(home, message).is_err()

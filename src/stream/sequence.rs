@@ -6,6 +6,7 @@
 //! applied, not behind it: the first reply then proves that the answer speaks of the same life.
 
 mod answer;
+mod probe;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,6 +36,11 @@ pub struct Tracker<M> {
     /// The request before failed.
     failing: bool,
     reconnected: bool,
+    /// The connection is there again, and nothing was compared since.
+    uncompared: bool,
+    /// After a reconnect the publisher's memory had nothing to compare, or it only repeated itself and has no memory
+    /// to ask: it may be another life. The next message decides.
+    unsure: bool,
     /// The publisher said that it has published nothing.
     empty: bool,
     /// The number of the message before, when it was dropped as a repeat.
@@ -63,6 +69,8 @@ impl<M> Tracker<M> {
             contradictions: 0,
             failing: false,
             reconnected: false,
+            uncompared: false,
+            unsure: false,
             empty: false,
             repeated: None,
             partial: None,
@@ -72,11 +80,14 @@ impl<M> Tracker<M> {
         }
     }
 
-    /// Begins with a replay of everything, where there is one and nothing came yet: call it once the
-    /// subscription is made, and whenever it is connected.
+    /// Begins with a replay of everything, where there is one and nothing came yet, and after a reconnect with a
+    /// comparison of the past: call it once the subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.last.is_none() && self.ask.is_none() {
             self.ask(false, now, out);
+        } else {
+            self.uncompared = self.reconnected;
+            self.compare_link(now, out);
         }
         self.tell(out);
     }
@@ -85,7 +96,7 @@ impl<M> Tracker<M> {
     /// way for almost all messages; the others go to [`Self::live`].
     pub fn advance(&mut self, sequence: u64, content: u64) -> bool {
         let quiet = self.held.is_empty() && !self.verifying() && self.behind.is_none();
-        let known = self.last.is_some() && self.heard.is_some() && !self.reconnected;
+        let known = self.last.is_some() && self.heard.is_some() && !self.reconnected && !self.unsure;
         if !quiet || !known || !self.follows(sequence) {
             return false;
         }
@@ -99,12 +110,14 @@ impl<M> Tracker<M> {
     pub fn live(&mut self, message: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
         let sequence = message.sequence;
         let reconnected = mem::take(&mut self.reconnected);
+        let unsure = mem::take(&mut self.unsure);
         let highest = self.held.back().map(|held| held.sequence).or(self.last);
         if highest.is_some_and(|highest| sequence <= highest) {
             if self.known(sequence) == Some(message.content) {
                 self.counts.repeats += 1;
                 self.repeated = Some(sequence);
                 self.heard = self.heard.max(Some(sequence));
+                self.unsure = self.replay.is_none() && (reconnected || unsure);
                 out.push(Action::Drop(message.message));
                 if reconnected && self.replay.is_some() && self.last.is_some() {
                     // a repeat after a reconnect may as well be the beginning of a life that began alike
@@ -160,6 +173,34 @@ impl<M> Tracker<M> {
         self.tell(out);
     }
 
+    /// Something of the batch at `place` is missing, or may be, though the batch came.
+    pub fn spoiled(&mut self, place: Place, why: Reason, out: &mut Vec<Action<M>>) {
+        if place.life == self.life {
+            self.mark(why, place.sequence);
+        }
+        self.tell(out);
+    }
+
+    /// What was applied was lost with what another stream brought: it comes again from a replay, or is missing.
+    pub fn swept(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        match self.last {
+            None => {}
+            Some(last) if self.replay.is_none() => self.mark(Reason::Swept, last),
+            Some(_) => {
+                self.forget(out);
+                self.begin(now, out);
+            }
+        }
+        self.tell(out);
+    }
+
+    /// What was applied is no longer kept: everything is new again, though the publisher may be the same.
+    pub fn forgotten(&mut self, out: &mut Vec<Action<M>>) {
+        self.forget(out);
+        self.repeated = None;
+        self.tell(out);
+    }
+
     /// Stops waiting: what is held is applied, with gaps.
     pub fn overflow(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         self.counts.overflows += 1;
@@ -174,6 +215,7 @@ impl<M> Tracker<M> {
             Some((reason, _)) => Trust::Partial(reason),
             None if initial || !self.held.is_empty() || self.verifying() => Trust::Replaying,
             None if self.behind.is_some() => Trust::Partial(Reason::Behind),
+            None if self.unsure => Trust::Partial(Reason::Unverified),
             None if self.last.is_none() && !self.empty => Trust::Connecting,
             None => Trust::Live,
         }
@@ -204,6 +246,13 @@ impl<M> Tracker<M> {
         self.last
     }
 
+    /// Batches that are known of and not applied yet: those that are held, and what is missing before them.
+    pub fn lag(&self) -> u64 {
+        let known = self.held.back().map(|held| held.sequence).max(self.heard).max(self.behind);
+        let ahead = known.zip(self.last).map_or(0, |(known, last)| known.saturating_sub(last));
+        ahead.max(self.held.len() as u64)
+    }
+
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -232,17 +281,22 @@ impl<M> Tracker<M> {
     }
 
     fn restart(&mut self, out: &mut Vec<Action<M>>) {
-        self.life += 1;
         self.counts.restarts += 1;
+        out.push(Action::Restart);
+        self.forget(out);
+    }
+
+    fn forget(&mut self, out: &mut Vec<Action<M>>) {
+        self.life += 1;
         self.last = None;
         self.heard = None;
         self.past.clear();
-        out.push(Action::Restart);
         out.extend(self.held.drain(..).map(|held| Action::Drop(held.message)));
         self.held_bytes = 0;
         self.ask = None;
         self.chain = 0;
         self.contradictions = 0;
+        self.unsure = false;
         self.empty = false;
         self.partial = None;
         self.behind = None;

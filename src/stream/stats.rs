@@ -1,6 +1,6 @@
 //! What a stream says about itself: written by its reactor, read by anybody.
 
-use super::trust::Counts;
+use super::trust::{Counts, Reason};
 use crate::event::{Refusal, Skip};
 use crate::metrics::{Counter, PublisherStats};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -53,6 +53,8 @@ pub fn now_ms() -> u64 {
 pub struct StreamStats {
     state: AtomicU8,
     since_ms: AtomicU64,
+    /// One more than the number of the reason in [`Reason::ALL`]; 0 is none.
+    reason: AtomicU8,
     begun: AtomicBool,
     /// Messages of the endpoint, whatever was in them.
     pub messages: Counter,
@@ -62,6 +64,8 @@ pub struct StreamStats {
     pub malformed: Counter,
     /// Last sequence number applied.
     pub last_sequence: Counter,
+    /// Batches that are known of and not applied yet. What waits in libzmq's queue is not known.
+    pub behind: Counter,
     /// Jumps of the sequence number.
     pub gaps: Counter,
     /// Sequence numbers that never came.
@@ -82,6 +86,10 @@ pub struct StreamStats {
     pub refused_topics: Counter,
     /// Times that the connection was lost.
     pub disconnects: Counter,
+    /// Attempts to connect that nobody answered.
+    pub connect_failed: Counter,
+    /// Handshakes that failed: somebody answered, but no publisher.
+    pub handshake_failed: Counter,
     /// Times that the entries were dropped because the publisher stayed away.
     pub expired: Counter,
     /// When the last batch was applied, milliseconds since the epoch; 0 before the first.
@@ -97,11 +105,13 @@ impl Default for StreamStats {
         Self {
             state: AtomicU8::new(State::Connecting as u8),
             since_ms: AtomicU64::new(now_ms()),
+            reason: AtomicU8::new(0),
             begun: AtomicBool::new(false),
             messages: Counter::default(),
             bytes: Counter::default(),
             malformed: Counter::default(),
             last_sequence: Counter::default(),
+            behind: Counter::default(),
             gaps: Counter::default(),
             missed: Counter::default(),
             repeats: Counter::default(),
@@ -112,6 +122,8 @@ impl Default for StreamStats {
             overflows: Counter::default(),
             refused_topics: Counter::default(),
             disconnects: Counter::default(),
+            connect_failed: Counter::default(),
+            handshake_failed: Counter::default(),
             expired: Counter::default(),
             last_event_ms: Counter::default(),
             publisher: Arc::default(),
@@ -131,6 +143,22 @@ impl StreamStats {
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.since_ms.store(now_ms(), Relaxed);
         }
+    }
+
+    /// Notes why something is missing; a reason that is new is the last thing that went wrong.
+    pub fn miss(&self, reason: Option<Reason>) {
+        let number = reason.map_or(0, |reason| reason as u8 + 1);
+        if self.reason.swap(number, Relaxed) != number
+            && let Some(reason) = reason
+        {
+            self.fail(reason.text().to_owned());
+        }
+    }
+
+    /// Why something is missing, if anything is known to be.
+    pub fn reason(&self) -> Option<Reason> {
+        let number = usize::from(self.reason.load(Relaxed));
+        number.checked_sub(1).map(|at| Reason::ALL[at])
     }
 
     /// Whether a message that simply follows may change the state.

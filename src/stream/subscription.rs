@@ -4,6 +4,7 @@
 //! silent about what was there before. So: receive until nothing is left, look at the socket's events once,
 //! and only then wait.
 
+use std::fmt;
 use std::io;
 
 use super::contexts::{Contexts, PooledSocket};
@@ -64,9 +65,9 @@ impl Subscription {
         endpoint: &Endpoint,
         settings: Settings,
     ) -> io::Result<(Self, Watch)> {
-        let events = UP.to_raw() | DOWN.to_raw() | OVER.to_raw();
+        let events = EVENTS.iter().fold(0, |all, event| all | event.to_raw());
         let (socket, watch) = contexts.watched(zmq::SUB, i32::from(events))?;
-        let watch = Watch { inbox: Inbox::new(watch)? };
+        let watch = Watch { inbox: Inbox::new(watch)?, hearing: Hearing::default() };
         match Self::connect(socket, endpoint, settings) {
             Ok(subscription) => Ok((subscription, watch)),
             Err(error) => {
@@ -95,6 +96,12 @@ impl Subscription {
 const UP: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_SUCCEEDED;
 const DOWN: zmq::SocketEvent = zmq::SocketEvent::DISCONNECTED;
 const OVER: zmq::SocketEvent = zmq::SocketEvent::MONITOR_STOPPED;
+const RETRIED: zmq::SocketEvent = zmq::SocketEvent::CONNECT_RETRIED;
+const BROKEN_OFF: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_FAILED_NO_DETAIL;
+const MISSPOKEN: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_FAILED_PROTOCOL;
+const REJECTED: zmq::SocketEvent = zmq::SocketEvent::HANDSHAKE_FAILED_AUTH;
+/// What a watch hears of.
+const EVENTS: [zmq::SocketEvent; 7] = [UP, DOWN, OVER, RETRIED, BROKEN_OFF, MISSPOKEN, REJECTED];
 /// How long a watch that nobody runs waits for the end of its subscription, milliseconds.
 const OUTLIVE_MILLIS: i32 = 1000;
 
@@ -105,6 +112,67 @@ pub enum Link {
     Up,
     /// It has gone; libzmq tries again.
     Down,
+    /// Nobody answered at the endpoint, or its name could not be resolved; libzmq tries again, and says no more.
+    Unreached,
+    /// Somebody answered, but no publisher.
+    Unagreed(Handshake),
+}
+
+/// How a handshake failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handshake {
+    /// The other side closed the connection, or said nothing for too long: the error number of the system.
+    BrokenOff(i32),
+    /// It does not speak ZMTP: libzmq's number of what was wrong.
+    Misspoken(u32),
+    /// It lets nobody in: the status of its authentication.
+    Rejected(u32),
+}
+
+impl fmt::Display for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::BrokenOff(0) => f.write_str("the handshake was broken off"),
+            Self::BrokenOff(number) => {
+                write!(f, "the handshake was broken off: {}", io::Error::from_raw_os_error(number))
+            }
+            Self::Misspoken(number) => write!(f, "the other side does not speak ZMTP ({number:#x})"),
+            Self::Rejected(status) => write!(f, "the other side refused the connection (status {status})"),
+        }
+    }
+}
+
+/// Reads one event after the other.
+#[derive(Default)]
+struct Hearing {
+    up: bool,
+    /// The next attempt is the first one after a connection, not one after a failure.
+    resuming: bool,
+}
+
+impl Hearing {
+    fn read(&mut self, event: u16, value: u32) -> Option<Link> {
+        let of = |known: zmq::SocketEvent| event == known.to_raw();
+        if of(UP) {
+            self.up = true;
+            return Some(Link::Up);
+        }
+        if of(DOWN) {
+            self.resuming = true;
+            // what was never up was told as a failed handshake
+            return std::mem::take(&mut self.up).then_some(Link::Down);
+        }
+        if of(RETRIED) {
+            return (!std::mem::take(&mut self.resuming)).then_some(Link::Unreached);
+        }
+        let how = match value {
+            number if of(BROKEN_OFF) => Handshake::BrokenOff(number.cast_signed()),
+            number if of(MISSPOKEN) => Handshake::Misspoken(number),
+            number if of(REJECTED) => Handshake::Rejected(number),
+            _ => return None,
+        };
+        Some(Link::Unagreed(how))
+    }
 }
 
 /// Hears of a subscription's connection. Stays on its reactor.
@@ -113,6 +181,7 @@ pub enum Link {
 /// and every other socket with it, if nobody were there to hear.
 pub struct Watch {
     inbox: Inbox,
+    hearing: Hearing,
 }
 
 impl Watch {
@@ -120,11 +189,11 @@ impl Watch {
     /// messages that came around it.
     pub async fn run(&mut self, turn: &Turn, mut on: impl FnMut(Link)) -> io::Result<()> {
         let over = Signal::new();
+        let hearing = &mut self.hearing;
         let hear = async |frames: &[zmq::Message]| match event(frames) {
-            Some(event) if event == UP.to_raw() => on(Link::Up),
-            Some(event) if event == DOWN.to_raw() => on(Link::Down),
-            Some(event) if event == OVER.to_raw() => over.set(),
-            _ => {}
+            Some((event, _)) if event == OVER.to_raw() => over.set(),
+            Some((event, value)) => hearing.read(event, value).into_iter().for_each(&mut on),
+            None => {}
         };
         self.inbox.drain(turn, &over, hear).await
     }
@@ -142,10 +211,10 @@ impl Watch {
     }
 }
 
-/// The number of a socket event.
-fn event(frames: &[zmq::Message]) -> Option<u16> {
-    let [number, ..] = frames else { return None };
-    number.get(..2).map(|raw| u16::from_ne_bytes([raw[0], raw[1]]))
+/// The number of a socket event, and its value.
+fn event(frames: &[zmq::Message]) -> Option<(u16, u32)> {
+    let (number, value) = frames.first()?.split_first_chunk()?;
+    Some((u16::from_ne_bytes(*number), u32::from_ne_bytes(value.try_into().ok()?)))
 }
 
 /// Sets what all receiving sockets have in common.

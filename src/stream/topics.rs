@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::sequence::Tracker;
-use super::trust::{Action, Numbered, Place, Trust};
+use super::trust::{Action, Numbered, Place, Reason, Trust};
 use crate::limits::{HOLD_BYTES, STREAM_TOPICS, TOPIC_BYTES};
 
 /// What an epoch begins with; it goes to the end of the topic, or to the next zero byte.
@@ -75,8 +75,8 @@ impl<M> Topics<M> {
         }
     }
 
-    /// Asks for everything that was published, where there is a replay endpoint and nothing came yet: call it
-    /// once the subscription is made, and whenever it is connected.
+    /// Asks for everything that was published, where there is a replay endpoint and nothing came yet, or after a
+    /// reconnect for a comparison: call it once the subscription is made, and whenever it is connected.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.replay.is_some() && self.streams.is_empty() {
             self.streams.push(Stream::new(self.replay));
@@ -166,6 +166,38 @@ impl<M> Topics<M> {
     /// The connection was lost and came back.
     pub fn reconnected(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.tracker.reconnected());
+    }
+
+    /// Something of a batch of a stream is missing, or may be.
+    pub fn spoiled(&mut self, stream: usize, place: Place, why: Reason, out: &mut Vec<Action<M>>) {
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.tracker.spoiled(place, why, out);
+        }
+    }
+
+    /// A stream that has brought something, and the place that it has come to.
+    pub fn latest(&self) -> Option<(usize, Place)> {
+        let mut all = self.streams.iter().enumerate();
+        all.find_map(|(at, stream)| Some((at, stream.tracker.place(stream.tracker.last()?))))
+    }
+
+    /// One stream began anew, and what others had brought went with it. Only requests come out.
+    pub fn swept(&mut self, others: impl Iterator<Item = usize>, now: Instant, out: &mut Vec<Action<M>>) {
+        let mut all = Vec::new();
+        for index in others {
+            if index >= self.streams.len() {
+                continue;
+            }
+            self.on(index, now, &mut all, |stream, out| stream.tracker.swept(now, out));
+        }
+        out.extend(all.into_iter().filter(|action| matches!(action, Action::AskReplay { .. })));
+    }
+
+    /// What the streams brought is no longer kept.
+    pub fn forgotten(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        for index in 0..self.streams.len() {
+            self.on(index, now, out, |stream, out| stream.tracker.forgotten(out));
+        }
     }
 
     /// The batch at `place` of a stream cleared everything.

@@ -88,9 +88,49 @@ pub enum Reason {
     TakenForRepeats,
     /// The replay knows of numbers, or may know of some, that have not come yet.
     Behind,
+    /// A payload or an event could not be read: it may have been a removal, so too much may be there.
+    Unread,
+    /// Blocks were announced that could not be entered, or were dropped at a bound: too little is there.
+    NotEntered,
+    /// Another topic of the publisher began anew, and took what this one had brought.
+    Swept,
 }
 
 impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::JoinedLate,
+        Self::Gap,
+        Self::NotReplayed,
+        Self::ReplayFailed,
+        Self::HoldFull,
+        Self::Unverified,
+        Self::Contradiction,
+        Self::TakenForRepeats,
+        Self::Behind,
+        Self::Unread,
+        Self::NotEntered,
+        Self::Swept,
+    ];
+
+    /// The name in answers and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::JoinedLate => "joined_late",
+            Self::Gap => "gap",
+            Self::NotReplayed => "not_replayed",
+            Self::ReplayFailed => "replay_failed",
+            Self::HoldFull => "hold_full",
+            Self::Unverified => "unverified",
+            Self::Contradiction => "contradiction",
+            Self::TakenForRepeats => "taken_for_repeats",
+            Self::Behind => "behind",
+            Self::Unread => "unread",
+            Self::NotEntered => "not_entered",
+            Self::Swept => "swept",
+        }
+    }
+
     /// A sentence for people.
     pub fn text(self) -> &'static str {
         match self {
@@ -103,6 +143,9 @@ impl Reason {
             Self::Contradiction => "replays differ from what was published",
             Self::TakenForRepeats => "the first batches of a new life looked like repeats",
             Self::Behind => "the replay ended before the stream did",
+            Self::Unread => "a payload or an event could not be read",
+            Self::NotEntered => "announced blocks could not be entered",
+            Self::Swept => "another topic began anew and took what this one had brought",
         }
     }
 }

@@ -174,14 +174,19 @@ impl Daemon {
 
     /// One that waits for replays as long as a loaded machine may need.
     pub fn patient(reactors: usize) -> Self {
-        Self::tuned(reactors, http::Limits::default(), Duration::from_secs(2))
+        Self::tuned(reactors, http::Limits::default(), Duration::from_secs(2), Duration::ZERO)
+    }
+
+    /// A patient one that forgets who is away for longer than `ttl`.
+    pub fn forgetful(reactors: usize, ttl: Duration) -> Self {
+        Self::tuned(reactors, http::Limits::default(), Duration::from_secs(2), ttl)
     }
 
     pub fn with(reactors: usize, http: http::Limits) -> Self {
-        Self::tuned(reactors, http, Duration::from_millis(200))
+        Self::tuned(reactors, http, Duration::from_millis(200), Duration::ZERO)
     }
 
-    fn tuned(reactors: usize, http: http::Limits, replay_idle: Duration) -> Self {
+    fn tuned(reactors: usize, http: http::Limits, replay_idle: Duration, stream_ttl: Duration) -> Self {
         let directory = Directory::new(reactors);
         let setup = Setup {
             seed: DEFAULT_SEED,
@@ -189,7 +194,7 @@ impl Daemon {
             contexts: Contexts::new().unwrap(),
             subscription: subscription::Settings::default(),
             replay_idle,
-            stream_ttl: Duration::ZERO,
+            stream_ttl,
         };
         let settings = Settings {
             reactors,

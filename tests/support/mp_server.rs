@@ -2,7 +2,7 @@
 //! that are slow, broken or hostile.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,6 +48,8 @@ pub enum Manner {
     Half,
     /// DELETE: 200 with `ok: false`; nothing is deleted.
     NotOk,
+    /// DELETE: as [`Manner::NotOk`] where one of the keys cannot be deleted, else as it should.
+    Touchy,
     /// DELETE: as if all were well; nothing is deleted.
     NeverDelete,
     /// With 307 to another place.
@@ -85,6 +87,8 @@ struct State {
     /// In the order in which they were stored.
     objects: BTreeMap<u64, (Object, u64)>,
     places: HashMap<Object, u64>,
+    /// What no DELETE deletes, though it is answered as if all were well.
+    undeletable: HashSet<Object>,
     next: u64,
     /// Polls that are still answered by `pending`, by request; none once it was told to be completed.
     prefetches: HashMap<String, Option<u32>>,
@@ -260,6 +264,11 @@ impl MpServer {
         }
         let events = objects.iter().map(|(object, bytes)| event("store", object, *bytes)).collect();
         state.report(events);
+    }
+
+    /// From now on this object cannot be deleted, and nobody is told.
+    pub fn hold_on_to(&self, object: &Object) {
+        self.inner.lock().undeletable.insert(object.clone());
     }
 
     /// Reports that an object was looked up.
@@ -529,7 +538,7 @@ fn answer(stream: &mut TcpStream, inner: &Inner, seen: &Seen, manner: Manner) ->
             let (status, body) = good(&manner);
             return stream.write_all(&plain(status, "", &body)).map(|()| false);
         }
-        Manner::Good | Manner::NotOk | Manner::NeverDelete => {
+        Manner::Good | Manner::NotOk | Manner::Touchy | Manner::NeverDelete => {
             let (status, body) = good(&manner);
             stream.write_all(&plain(status, "", &body))?;
         }
@@ -652,8 +661,12 @@ impl State {
             Manner::NotOk => {
                 return (200, json!({"deleted": 0, "skipped": 0, "ok": false, "error": "told to fail"}));
             }
+            Manner::Touchy if objects.iter().any(|object| self.undeletable.contains(object)) => {
+                return (200, json!({"deleted": 0, "skipped": 0, "ok": false, "error": "one is in the way"}));
+            }
             Manner::NeverDelete => {}
             _ => {
+                objects.retain(|object| !self.undeletable.contains(object));
                 for object in &objects {
                     if let Some(place) = self.places.remove(object) {
                         self.objects.remove(&place);

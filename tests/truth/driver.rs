@@ -131,9 +131,12 @@ impl Driver {
         self.carry_out(stream, actions);
     }
 
-    pub fn reconnected(&mut self) {
+    pub fn reconnected(&mut self, now: Instant) {
         if self.flaw != Flaw::DeafToReconnects {
             self.topics.reconnected();
+            let mut actions = Vec::new();
+            self.topics.begin(now, &mut actions);
+            self.carry_out(None, actions);
         }
     }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::binary::{self, Encoding};
 use super::{BadRequest, Field, Slot};
 use crate::http::object::Members;
 use crate::http::tokens::{self, What};
@@ -74,6 +75,32 @@ pub fn parse_query(
             }
             _ => draft.read(&key, &mut members)?,
         }
+    }
+    draft.finish(by_hash)
+}
+
+/// [`parse_query`] for a body in any of the encodings. `parameters` is the query part of the target, which only
+/// [`Encoding::Bytes`] looks at.
+pub fn read_query(
+    encoding: Encoding,
+    parameters: Option<&str>,
+    body: &[u8],
+    by_hash: bool,
+    tokens: &mut Vec<u32>,
+    hashes: &mut Vec<u64>,
+) -> Result<QueryBody, BadRequest> {
+    tokens.clear();
+    hashes.clear();
+    let parts = match encoding {
+        Encoding::Json => return parse_query(body, by_hash, tokens, hashes),
+        Encoding::Msgpack => binary::of_msgpack(body, tokens, hashes)?,
+        Encoding::Bytes => binary::of_bytes(body, parameters.unwrap_or(""), by_hash, tokens, hashes)?,
+    };
+    let mut draft = Draft { has_tokens: parts.has_tokens, has_hashes: parts.has_hashes, ..Draft::default() };
+    let small = Value::Object(parts.small).to_string();
+    let mut members = Members::new(small.as_bytes())?;
+    while let Some(key) = members.key()? {
+        draft.read(&key, &mut members)?;
     }
     draft.finish(by_hash)
 }

@@ -35,7 +35,7 @@ struct Match<'a> {
 
 /// `POST /blend/fingerprints`
 pub async fn add(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let ranges = match form::blend_register(request.content_type, request.body) {
+    let ranges = match fleet.read(request, form::blend_register).await {
         Ok(ranges) => ranges,
         Err(reject) => return reply.reject(&reject),
     };
@@ -59,7 +59,7 @@ pub async fn add(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_
 
 /// `DELETE /blend/fingerprints`
 pub async fn remove(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let keys = match form::blend_remove(request.content_type, request.body) {
+    let keys = match fleet.read(request, form::blend_remove).await {
         Ok(keys) => keys,
         Err(reject) => return reply.reject(&reject),
     };
@@ -73,7 +73,7 @@ pub async fn remove(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply
 
 /// `POST /blend/match`
 pub async fn find(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let prompt = match form::blend_match(request.content_type, request.body) {
+    let prompt = match fleet.read(request, form::blend_match).await {
         Ok(prompt) => prompt,
         Err(reject) => return reply.reject(&reject),
     };

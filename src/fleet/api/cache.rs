@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::keys::{self, WireKey};
 use super::pins;
 use super::reply::Reply;
+use crate::fleet::answer::object;
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{Class, Method, Order, Reply as Upstream};
 use crate::fleet::form::{self, Sequence, Tier, python_repr};
@@ -41,14 +42,14 @@ struct Deletion<'a> {
     force: bool,
 }
 
-#[derive(Serialize)]
-struct Detail<'a> {
-    detail: &'a str,
-}
+/// Fields of a server's answer to a prefetch.
+const SUBMITTED: &[&str] = &["request_id", "chunks", "status"];
+/// Fields of its answer to a deletion.
+const DELETED: &[&str] = &["deleted", "skipped", "ok", "error"];
 
 /// `POST /cache/prefetches`
 pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let form = match form::prefetch(request.content_type, request.body) {
+    let form = match fleet.read(request, form::prefetch).await {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };
@@ -59,8 +60,11 @@ pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Rep
         return unknown(id, reply);
     };
     fleet.counts.prefetches.add(1);
-    let answer =
-        fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(|answer| object(&answer));
+    let answer = fleet
+        .send(order)
+        .await
+        .map_err(|failure| failure.to_string())
+        .and_then(|answer| object(&answer, SUBMITTED));
     match answer.as_ref().map_err(String::clone).and_then(|answer| submitted(id, answer)) {
         Ok(submitted) => reply.ok(&submitted),
         Err(reason) => failed(fleet, &format!("prefetch submit to {}", python_repr(id)), &reason, reply),
@@ -73,10 +77,13 @@ pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: 
         return unknown(id, reply);
     };
     match fleet.send(order).await {
-        Ok(answer) => relay(&answer, reply),
-        Err(failure) => {
-            let what = format!("prefetch status from {}", python_repr(id));
-            failed(fleet, &what, &failure.to_string(), reply);
+        Ok(answer) if can_be_relayed(answer.status) => relay(&answer, reply),
+        outcome => {
+            let reason = outcome.map_or_else(
+                |failure| failure.to_string(),
+                |answer| format!("it answered {}", answer.status),
+            );
+            failed(fleet, &format!("prefetch status from {}", python_repr(id)), &reason, reply);
         }
     }
 }
@@ -84,7 +91,10 @@ pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: 
 /// `POST /cache/delete`
 pub async fn delete(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
     let chunk_size = fleet.settings.chunk_size;
-    let form = match form::cache_delete(request.content_type, request.body, chunk_size as usize) {
+    let form = match fleet
+        .read(request, move |kind, body| form::cache_delete(kind, body, chunk_size as usize))
+        .await
+    {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };
@@ -164,8 +174,11 @@ async fn delete_some(
     let body = serde_json::to_vec(deletion).map_err(|error| error.to_string())?;
     let order =
         order(fleet, id, Method::Delete, &["objects"], Some(body)).ok_or("it is not registered any more")?;
-    let answer =
-        fleet.send(order).await.map_err(|failure| failure.to_string()).and_then(|answer| object(&answer))?;
+    let answer = fleet
+        .send(order)
+        .await
+        .map_err(|failure| failure.to_string())
+        .and_then(|answer| object(&answer, DELETED))?;
     if answer.get("ok") == Some(&Value::Bool(false)) {
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
         return Err(format!("it could not delete: {error}"));
@@ -197,18 +210,6 @@ fn order(
     })
 }
 
-/// A 2xx with a JSON object, or why it is none.
-fn object(answer: &Upstream) -> Result<Map<String, Value>, String> {
-    if !(200..300).contains(&answer.status) {
-        return Err(format!("it answered {}", answer.status));
-    }
-    match serde_json::from_slice(&answer.body) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("its answer is not a JSON object".to_owned()),
-        Err(error) => Err(format!("its answer is not JSON: {error}")),
-    }
-}
-
 fn submitted<'a>(instance_id: &'a str, answer: &'a Map<String, Value>) -> Result<Submitted<'a>, String> {
     let bad = |name: &str| format!("its answer has a bad {name}");
     let text = |name, absent| answer.get(name).map_or(Some(absent), Value::as_str).ok_or_else(|| bad(name));
@@ -221,15 +222,21 @@ fn submitted<'a>(instance_id: &'a str, answer: &'a Map<String, Value>) -> Result
     })
 }
 
+/// Whether a status stands for a whole answer; 304 answers only who asked whether something changed.
+fn can_be_relayed(status: u16) -> bool {
+    (200..600).contains(&status) && status != 304
+}
+
 /// Hands an answer on with its status, whatever it is; a body that is not JSON becomes a `detail`.
 fn relay(answer: &Upstream, reply: Reply<'_>) {
     let Upstream { status, body, .. } = answer;
-    if *status == 204 {
-        reply.no_content();
-    } else if serde_json::from_slice::<IgnoredAny>(body).is_ok() {
-        reply.body(*status, response::JSON, &[], |out| out.extend_from_slice(body));
-    } else {
-        reply.json(*status, &Detail { detail: &String::from_utf8_lossy(body) });
+    let json = std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+    match *status {
+        204 => reply.no_content(),
+        // it must not have a body either, and nobody can have asked for it
+        304 => reply.detail(502, "the MP server answered 304 to a request without a condition"),
+        status if json => reply.body(status, response::JSON, &[], |out| out.extend_from_slice(body)),
+        status => reply.detail(status, &String::from_utf8_lossy(body)),
     }
 }
 

@@ -47,8 +47,8 @@ struct Health {
 }
 
 /// `POST /instances`
-pub fn register(fleet: &Coordinator, request: &Request<'_>, reply: Reply<'_>) {
-    let form = match form::register(request.content_type, request.body) {
+pub async fn register(fleet: &Coordinator, request: &Request<'_>, reply: Reply<'_>) {
+    let form = match fleet.read(request, form::register).await {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };

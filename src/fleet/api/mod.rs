@@ -40,7 +40,7 @@ pub async fn answer(fleet: &Rc<Coordinator>, request: &Request<'_>, out: &mut Ve
     let part = |at: usize| parts.get(at).map_or("", String::as_str);
     match ask {
         Ask::Instances => instances::list(fleet, reply),
-        Ask::Register => instances::register(fleet, request, reply),
+        Ask::Register => instances::register(fleet, request, reply).await,
         Ask::Deregister => instances::deregister(fleet, part(0), reply),
         Ask::Heartbeat => instances::heartbeat(fleet, part(0), reply),
         Ask::Healthz => instances::healthz(reply),
@@ -68,7 +68,7 @@ pub async fn answer(fleet: &Rc<Coordinator>, request: &Request<'_>, out: &mut Ve
 fn nowhere(request: &Request<'_>, miss: Miss, reply: Reply<'_>) {
     match miss {
         Miss::NotFound => reply.detail(404, "Not Found"),
-        Miss::Method(allow) => reply.method_not_allowed(allow),
+        Miss::Method(allow) => reply.method_not_allowed(&allow),
         Miss::Redirect(path) => match request.query {
             Some(query) => reply.redirect(&format!("{path}?{query}")),
             None => reply.redirect(&path),

@@ -45,7 +45,7 @@ pub async fn unpin(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<
 
 async fn change(fleet: &Rc<Coordinator>, request: &Request<'_>, how: Pinning, reply: Reply<'_>) {
     let chunk_size = fleet.settings.chunk_size;
-    let named = form::pins(request.content_type, request.body, chunk_size as usize);
+    let named = fleet.read(request, move |kind, body| form::pins(kind, body, chunk_size as usize)).await;
     let sequence = match named {
         Ok(sequence) => Arc::new(sequence),
         Err(reject) => return reply.reject(&reject),

@@ -44,7 +44,7 @@ pub fn config(fleet: &Coordinator, reply: Reply<'_>) {
 
 /// `PUT /quota/config`
 pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let default_limit_gb = match form::config(request.content_type, request.body) {
+    let default_limit_gb = match fleet.read(request, form::config).await {
         Ok(limit) => limit,
         Err(reject) => return reply.reject(&reject),
     };
@@ -59,19 +59,20 @@ pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: R
 
 /// `PUT /quota/{salt}`
 pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, reply: Reply<'_>) {
-    let wanted = match form::quota(request.content_type, request.body) {
+    let wanted = match fleet.read(request, form::quota).await {
         Ok(form) => form,
         Err(reject) => return reply.reject(&reject),
     };
     let cache_salt = salt_of_segment(segment);
     let limit = wanted.bytes();
     let _turn = fleet.changes.enter().await;
+    if !fleet.books.borrow().has_room_for_quota(cache_salt) {
+        return reply.detail(503, "too many quotas");
+    }
     if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), Some(limit))).await {
         return reply.unsaved(&reason);
     }
-    if !fleet.books.borrow_mut().set_quota(cache_salt, limit) {
-        return reply.detail(503, "too many quotas");
-    }
+    fleet.books.borrow_mut().set_quota(cache_salt, limit);
     reply.ok(&Changed { cache_salt, limit_gb: wanted.limit_gb, status: "ok" });
 }
 

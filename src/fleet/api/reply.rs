@@ -3,11 +3,13 @@
 use serde::Serialize;
 
 use crate::fleet::form::Reject;
-use crate::http::{Request, response};
+use crate::http::{Method, Request, response};
 
 /// The one answer to a request, to be written into the connection's send buffer.
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
+    /// `HEAD`: an answer without its body.
+    head: bool,
     keep_alive: bool,
     http_10: bool,
 }
@@ -20,7 +22,13 @@ struct Detail<'a> {
 impl<'a> Reply<'a> {
     /// The answer to `request`.
     pub fn to(request: &Request<'_>, out: &'a mut Vec<u8>) -> Self {
-        Self { out, keep_alive: request.keep_alive, http_10: request.http_10 }
+        let head = request.method == Method::Head;
+        Self { out, head, keep_alive: request.keep_alive, http_10: request.http_10 }
+    }
+
+    /// The answer to what is no whole request.
+    pub fn last(out: &'a mut Vec<u8>) -> Self {
+        Self { out, head: false, keep_alive: false, http_10: false }
     }
 
     /// A body of JSON.
@@ -76,9 +84,13 @@ impl<'a> Reply<'a> {
         headers: &[(&str, &str)],
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let Self { out, keep_alive, http_10 } = self;
+        let Self { out, head, keep_alive, http_10 } = self;
         let mark = response::begin_with(out, status, content_type, headers, keep_alive, http_10);
         write(out);
-        response::finish(out, mark);
+        if head {
+            response::finish_head(out, mark);
+        } else {
+            response::finish(out, mark);
+        }
     }
 }

@@ -3,8 +3,7 @@
 //! As in the reference a path is percent-decoded once, segment by segment; an encoded slash never matches; a
 //! path that would match without its trailing slashes is redirected there.
 
-use percent_encoding::percent_decode_str;
-
+use crate::fleet::form::path_param;
 use crate::http::Method;
 
 /// What is asked for.
@@ -58,6 +57,33 @@ pub enum Ask {
     OpenApi,
 }
 
+/// Every route; a part in braces stands for any text. Of two that match, the first one counts.
+pub const ROUTES: [(Method, &str, Ask); 23] = [
+    (Method::Get, "/instances", Ask::Instances),
+    (Method::Post, "/instances", Ask::Register),
+    (Method::Delete, "/instances/{instance_id}", Ask::Deregister),
+    (Method::Put, "/instances/{instance_id}/heartbeat", Ask::Heartbeat),
+    (Method::Get, "/healthz", Ask::Healthz),
+    (Method::Get, "/quota", Ask::Quotas),
+    (Method::Get, "/quota/config", Ask::Config),
+    (Method::Put, "/quota/config", Ask::SetConfig),
+    (Method::Post, "/quota/events", Ask::Events),
+    (Method::Get, "/quota/{cache_salt}", Ask::Quota),
+    (Method::Put, "/quota/{cache_salt}", Ask::SetQuota),
+    (Method::Delete, "/quota/{cache_salt}", Ask::RemoveQuota),
+    (Method::Post, "/cache/prefetches", Ask::Prefetch),
+    (Method::Get, "/cache/prefetches/{instance_id}/{request_id}", Ask::PrefetchStatus),
+    (Method::Get, "/cache/pins", Ask::Pins),
+    (Method::Post, "/cache/pins", Ask::Pin),
+    (Method::Delete, "/cache/pins", Ask::Unpin),
+    (Method::Post, "/cache/delete", Ask::CacheDelete),
+    (Method::Post, "/blend/fingerprints", Ask::AddFingerprints),
+    (Method::Delete, "/blend/fingerprints", Ask::RemoveFingerprints),
+    (Method::Post, "/blend/match", Ask::BlendMatch),
+    (Method::Get, "/metrics", Ask::Metrics),
+    (Method::Get, "/openapi.json", Ask::OpenApi),
+];
+
 /// A request with a place to go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -73,85 +99,61 @@ pub enum Miss {
     /// 404.
     NotFound,
     /// 405 with this `allow`.
-    Method(&'static str),
+    Method(String),
     /// 307 to this path, which lacks the trailing slash.
     Redirect(String),
 }
 
-type Asks = &'static [(Method, Ask)];
-
 /// Finds the way for `method` and `path`, which is not decoded yet.
 pub fn find(method: Method, path: &str) -> Result<Route, Miss> {
-    let Some((asks, parts)) = place(path) else {
-        let bare = path.trim_end_matches('/');
-        return Err(if bare.len() < path.len() && place(bare).is_some() {
-            Miss::Redirect(bare.to_owned())
-        } else {
-            Miss::NotFound
-        });
-    };
-    match asks.iter().find(|(takes, _)| *takes == method) {
-        Some((_, ask)) => Ok(Route { ask: *ask, parts }),
-        None => Err(Miss::Method(allow(asks))),
-    }
-}
-
-/// What can be asked at a path, and its variable parts.
-fn place(path: &str) -> Option<(Asks, Vec<String>)> {
-    use Method::{Delete, Get, Post, Put};
-    let segments: Vec<String> = path.strip_prefix('/')?.split('/').map(decode).collect::<Option<_>>()?;
-    let names: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let (asks, variable): (Asks, &[usize]) = match names.as_slice() {
-        ["instances"] => (&[(Get, Ask::Instances), (Post, Ask::Register)], &[]),
-        ["instances", _, "heartbeat"] => (&[(Put, Ask::Heartbeat)], &[1]),
-        ["instances", _] => (&[(Delete, Ask::Deregister)], &[1]),
-        ["healthz"] => (&[(Get, Ask::Healthz)], &[]),
-        ["quota"] => (&[(Get, Ask::Quotas)], &[]),
-        ["quota", "config"] => {
-            (&[(Get, Ask::Config), (Put, Ask::SetConfig), (Delete, Ask::RemoveQuota)], &[1])
+    let parts = split(path).unwrap_or_default();
+    let found = asks(&parts).find(|(takes, ..)| *takes == method);
+    match found {
+        Some((_, pattern, ask)) => Ok(Route { ask: *ask, parts: variable(pattern, parts) }),
+        None if asks(&parts).next().is_some() => Err(Miss::Method(allow(&parts))),
+        None => {
+            let bare = path.trim_end_matches('/');
+            let leads = bare.len() < path.len() && asks(&split(bare).unwrap_or_default()).next().is_some();
+            Err(if leads { Miss::Redirect(bare.to_owned()) } else { Miss::NotFound })
         }
-        ["quota", "events"] => (
-            &[(Get, Ask::Quota), (Put, Ask::SetQuota), (Delete, Ask::RemoveQuota), (Post, Ask::Events)],
-            &[1],
-        ),
-        ["quota", _] => (&[(Get, Ask::Quota), (Put, Ask::SetQuota), (Delete, Ask::RemoveQuota)], &[1]),
-        ["cache", "prefetches"] => (&[(Post, Ask::Prefetch)], &[]),
-        ["cache", "prefetches", _, _] => (&[(Get, Ask::PrefetchStatus)], &[2, 3]),
-        ["cache", "pins"] => (&[(Get, Ask::Pins), (Post, Ask::Pin), (Delete, Ask::Unpin)], &[]),
-        ["cache", "delete"] => (&[(Post, Ask::CacheDelete)], &[]),
-        ["blend", "fingerprints"] => {
-            (&[(Post, Ask::AddFingerprints), (Delete, Ask::RemoveFingerprints)], &[])
-        }
-        ["blend", "match"] => (&[(Post, Ask::BlendMatch)], &[]),
-        ["metrics"] => (&[(Get, Ask::Metrics)], &[]),
-        ["openapi.json"] => (&[(Get, Ask::OpenApi)], &[]),
-        _ => return None,
-    };
-    if variable.iter().any(|&at| names[at].is_empty()) {
-        return None;
     }
-    Some((asks, variable.iter().map(|&at| segments[at].clone()).collect()))
 }
 
-/// One segment decoded; none where it hides a slash.
-fn decode(segment: &str) -> Option<String> {
-    let decoded = percent_decode_str(segment).decode_utf8_lossy();
-    if decoded.contains('/') { None } else { Some(decoded.into_owned()) }
+/// What can be asked at a path.
+fn asks(parts: &[String]) -> impl Iterator<Item = &'static (Method, &'static str, Ask)> {
+    ROUTES.iter().filter(|(_, pattern, _)| {
+        let mut parts = parts.iter();
+        let fits = |wanted: &str| {
+            parts
+                .next()
+                .is_some_and(|part| if is_variable(wanted) { !part.is_empty() } else { part == wanted })
+        };
+        pattern[1..].split('/').all(fits) && parts.next().is_none()
+    })
 }
 
-fn allow(asks: Asks) -> &'static str {
-    let has = |method| asks.iter().any(|(takes, _)| *takes == method);
-    match (has(Method::Get), has(Method::Put), has(Method::Post), has(Method::Delete)) {
-        (true, true, true, true) => "GET, PUT, DELETE, POST",
-        (true, true, false, true) => "GET, PUT, DELETE",
-        (true, false, true, true) => "GET, POST, DELETE",
-        (true, false, true, false) => "GET, POST",
-        (false, false, true, true) => "POST, DELETE",
-        (true, ..) => "GET",
-        (_, true, ..) => "PUT",
-        (_, _, true, _) => "POST",
-        _ => "DELETE",
-    }
+/// The parts of a path, each decoded; none where one hides a slash.
+fn split(path: &str) -> Option<Vec<String>> {
+    path.strip_prefix('/')?.split('/').map(path_param).collect()
+}
+
+fn is_variable(wanted: &str) -> bool {
+    wanted.starts_with('{')
+}
+
+/// Those parts that a pattern leaves open.
+fn variable(pattern: &str, parts: Vec<String>) -> Vec<String> {
+    let wanted = pattern[1..].split('/');
+    wanted.zip(parts).filter(|(wanted, _)| is_variable(wanted)).map(|(_, part)| part).collect()
+}
+
+fn allow(parts: &[String]) -> String {
+    let takes = |method| asks(parts).any(|(takes, ..)| *takes == method);
+    let known =
+        [(Method::Get, "GET"), (Method::Put, "PUT"), (Method::Post, "POST"), (Method::Delete, "DELETE")];
+    let names: Vec<&str> =
+        known.into_iter().filter(|(method, _)| takes(*method)).map(|(_, name)| name).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(found(Method::Delete, "/quota/config"), (Ask::RemoveQuota, vec!["config".to_owned()]));
         assert_eq!(found(Method::Get, "/quota/events"), (Ask::Quota, vec!["events".to_owned()]));
         assert_eq!(found(Method::Post, "/quota/events").0, Ask::Events);
-        assert_eq!(find(Method::Post, "/quota/config"), Err(Miss::Method("GET, PUT, DELETE")));
+        assert_eq!(find(Method::Post, "/quota/config"), Err(Miss::Method("GET, PUT, DELETE".to_owned())));
     }
 
     #[test]

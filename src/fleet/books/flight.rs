@@ -13,8 +13,10 @@ use std::time::Duration;
 pub enum Outcome {
     /// A status of 200 to 299, and `ok` not false.
     Ok,
-    /// Anything else, never sent included.
+    /// Anything else.
     Failed,
+    /// It was never sent.
+    Unsent,
 }
 
 impl Books {
@@ -51,11 +53,20 @@ impl Books {
         batch.len()
     }
 
+    /// A DELETE of so many keys was refused; they go out again in smaller ones.
+    pub fn refused(&mut self, keys: usize) {
+        self.counters.failed += keys as u64;
+    }
+
     /// A DELETE ended: its keys may be chosen again. Every batch of a plan must come here once.
     pub fn answered(&mut self, batch: &Batch, outcome: Outcome, now: Duration) {
         let well = outcome == Outcome::Ok;
         let keys = batch.len() as u64;
-        *(if well { &mut self.counters.answered } else { &mut self.counters.failed }) += keys;
+        match outcome {
+            Outcome::Ok => self.counters.answered += keys,
+            Outcome::Failed => self.counters.failed += keys,
+            Outcome::Unsent => {}
+        }
         for id in &batch.ids {
             let Some(slot) = self.ledger.slot(*id) else { continue };
             if self.ledger.class(slot) == Class::Flying {

@@ -46,6 +46,7 @@ pub use resync::Listed;
 pub use sequences::Sequence;
 
 use super::key::Key;
+use crate::limits::FLEET_QUOTAS;
 use entry::State;
 use ledger::{End, Ledger};
 use pins::Pins;
@@ -131,6 +132,11 @@ impl Books {
             entry.state.set_round(mark);
         });
         self.ledger.renew(slot);
+    }
+
+    /// Whether a quota can be set: it is there, or there are not too many.
+    pub fn has_room_for_quota(&self, salt: &str) -> bool {
+        self.quotas.by_salt.contains_key(salt) || self.quotas.by_salt.len() < FLEET_QUOTAS
     }
 
     /// Sets a quota, bytes; false when there are too many.

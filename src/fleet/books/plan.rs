@@ -42,6 +42,12 @@ impl Batch {
         self.ids.is_empty()
     }
 
+    /// Takes the keys from the `at`th on out, as a batch of their own.
+    #[must_use = "its keys are in flight"]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        Self { ids: self.ids.split_off(at.min(self.ids.len())) }
+    }
+
     /// What it names, oldest first within a salt.
     pub fn ids(&self) -> &[EntryId] {
         &self.ids

@@ -3,7 +3,12 @@
 use crate::limits::FLEET_SEQUENCES;
 use std::collections::{HashMap, VecDeque};
 
-/// The last number of each instance, which goes by the hash of its name: names may be of any length.
+/// A number this far below the last one is of a new life of the instance, not of a batch that comes late.
+const LATE: u64 = 64;
+/// A jump longer than this is no gap: nobody lost so many batches, and one wrong number must not spoil the count.
+const PLAUSIBLE: u64 = 1 << 20;
+
+/// The highest number of each instance, which goes by the hash of its name: names may be of any length.
 #[derive(Default)]
 pub(super) struct Sequences {
     last: HashMap<u64, u64>,
@@ -15,9 +20,9 @@ pub(super) struct Sequences {
 pub enum Sequence {
     /// The next, or the first.
     Next,
-    /// So many batches never came.
+    /// So many batches had not come before it.
     Gap(u64),
-    /// It is not above the last one: sent again, or the instance started anew.
+    /// It is not above the last one: sent again, late, or the instance started anew.
     Repeat,
 }
 
@@ -33,10 +38,14 @@ impl Sequences {
             self.last.insert(instance, seq);
             return Sequence::Next;
         };
-        let before = std::mem::replace(last, seq);
+        let before = *last;
+        if seq > before || before - seq > LATE || seq == 1 {
+            *last = seq;
+        }
         match seq.checked_sub(before) {
             None | Some(0) => Sequence::Repeat,
             Some(1) => Sequence::Next,
+            Some(more) if more > PLAUSIBLE => Sequence::Next,
             Some(more) => Sequence::Gap(more - 1),
         }
     }

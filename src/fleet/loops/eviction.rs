@@ -1,20 +1,35 @@
 //! Eviction: after every pause a sweep over the salts that are over their limit, its victims sent to one instance.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::vec;
 
 use serde_json::Value;
 
+use crate::fleet::answer::object;
 use crate::fleet::books::{Batch, Outcome, Plan, Planner, Rules};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{self, Class, Method, Order};
-use crate::limits::{COST_LOOKUP, FLEET_STEP, FLEET_UPSTREAM_TIME};
+use crate::limits::{COST_LOOKUP, FLEET_BATCHES_AT_ONCE, FLEET_HALVINGS, FLEET_STEP, FLEET_UPSTREAM_TIME};
 use crate::rt::sleep;
 
-/// Where and as whom a sweep's victims are deleted.
-struct Target {
+/// A sweep's victims on their way to one instance.
+struct Dispatch {
     id: String,
     ip: String,
     port: u16,
+    batches: RefCell<vec::IntoIter<Batch>>,
+    /// Times that a refused batch may still be halved.
+    halvings: Cell<usize>,
+}
+
+/// How a DELETE ended.
+enum Verdict {
+    Done,
+    /// The server looked at it and would not: perhaps because of one key.
+    Refused(String),
+    /// Nobody did.
+    Failed(String),
 }
 
 /// Sweeps after every pause until the reactor stops.
@@ -27,9 +42,13 @@ pub(in crate::fleet) async fn eviction(fleet: Rc<Coordinator>) {
         dry_run: fleet.settings.dry_run_eviction,
         interval,
     };
+    let mut told = false;
     while fleet.seat.stopping.wait_at_most(sleep(interval)).await.is_some() {
         if fleet.is_holding() {
-            tracing::debug!("nothing is evicted before the resync is over");
+            if !told && fleet.now() > rules.interval + fleet.settings.resync_rules().max_wait {
+                told = true;
+                tracing::warn!("nothing is evicted yet: the listing of what is stored goes on");
+            }
             continue;
         }
         let plan = plan(&fleet, rules).await;
@@ -41,7 +60,6 @@ pub(in crate::fleet) async fn eviction(fleet: Rc<Coordinator>) {
             fleet.counts.dry_keys.add(plan.keys() as u64);
             report(&plan, "dry run: a sweep would evict");
         } else {
-            report(&plan, "evicting");
             dispatch(&fleet, plan);
         }
     }
@@ -55,9 +73,12 @@ async fn plan(fleet: &Rc<Coordinator>, rules: Rules) -> Plan {
     planner.into_plan()
 }
 
+/// One line a sweep; a line a salt only for those who look closely.
 fn report(plan: &Plan, what: &'static str) {
+    let bytes: u128 = plan.salts.iter().map(|salt| salt.bytes).sum();
+    tracing::info!(salts = plan.salts.len(), keys = plan.keys(), bytes, "{what}");
     for salt in &plan.salts {
-        tracing::info!(
+        tracing::debug!(
             salt = &*salt.salt,
             usage_bytes = salt.usage,
             limit_bytes = salt.limit,
@@ -68,45 +89,81 @@ fn report(plan: &Plan, what: &'static str) {
     }
 }
 
-/// Sends all batches to the instance whose turn it is, at once; answers come in their own time.
+/// Sends all batches to the instance whose turn it is, several at a time; answers come in their own time.
 fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
     let target = {
         let mut registry = fleet.registry.borrow_mut();
         let next = registry.next_target(&mut fleet.rng.borrow_mut());
-        next.map(|instance| Target {
-            id: instance.id.clone(),
-            ip: instance.ip.clone(),
-            port: instance.http_port,
-        })
+        next.map(|instance| (instance.id.clone(), instance.ip.clone(), instance.http_port))
     };
-    let Some(target) = target else {
+    let Some((id, ip, port)) = target else {
         tracing::warn!(keys = plan.keys(), "no instance is registered: nothing is evicted");
         fleet.counts.unsent.add(plan.keys() as u64);
         let mut books = fleet.books.borrow_mut();
         for batch in &plan.batches {
-            books.answered(batch, Outcome::Failed, fleet.now());
+            books.answered(batch, Outcome::Unsent, fleet.now());
         }
         return;
     };
-    let target = Rc::new(target);
-    for batch in plan.batches {
-        fleet.seat.ingest.spawn(deliver(fleet.clone(), target.clone(), batch));
+    report(&plan, "evicting");
+    let lanes = plan.batches.len().min(FLEET_BATCHES_AT_ONCE);
+    let batches = RefCell::new(plan.batches.into_iter());
+    let dispatch = Rc::new(Dispatch { id, ip, port, batches, halvings: Cell::new(FLEET_HALVINGS) });
+    for _ in 0..lanes {
+        fleet.seat.ingest.spawn(deliver_all(fleet.clone(), dispatch.clone()));
     }
 }
 
-async fn deliver(fleet: Rc<Coordinator>, target: Rc<Target>, mut batch: Batch) {
-    let mut body = Vec::new();
-    let keys = fleet.books.borrow_mut().write_batch(&mut batch, &mut body);
-    fleet.seat.ingest.spend(keys as u32 * COST_LOOKUP).await;
-    if keys == 0 {
-        fleet.books.borrow_mut().answered(&batch, Outcome::Failed, fleet.now());
-        return;
+/// Sends one batch after the other, with others that do the same: bodies are written when they can go out. A batch
+/// that is refused is halved, so that one key does not keep the others from being deleted.
+async fn deliver_all(fleet: Rc<Coordinator>, dispatch: Rc<Dispatch>) {
+    let mut halves = Vec::new();
+    loop {
+        let next = halves.pop().or_else(|| dispatch.batches.borrow_mut().next());
+        let Some(mut batch) = next else { return };
+        let mut body = Vec::new();
+        let keys = fleet.books.borrow_mut().write_batch(&mut batch, &mut body);
+        fleet.seat.ingest.spend(keys as u32 * COST_LOOKUP).await;
+        if keys > 0 {
+            match deliver(&fleet, &dispatch, body).await {
+                Verdict::Done => fleet.books.borrow_mut().answered(&batch, Outcome::Ok, fleet.now()),
+                Verdict::Refused(reason) if keys > 1 && dispatch.may_halve() => {
+                    tracing::debug!(instance = dispatch.id, keys, reason, "a DELETE is refused: halved");
+                    fleet.books.borrow_mut().refused(keys);
+                    let second = batch.split_off(keys / 2);
+                    halves.extend([second, batch]);
+                }
+                Verdict::Refused(reason) | Verdict::Failed(reason) => {
+                    tracing::warn!(
+                        instance = dispatch.id,
+                        keys,
+                        reason,
+                        "a DELETE failed; its keys are planned again"
+                    );
+                    fleet.books.borrow_mut().answered(&batch, Outcome::Failed, fleet.now());
+                }
+            }
+        }
+        if fleet.seat.stopping.is_set() {
+            return;
+        }
     }
+}
+
+impl Dispatch {
+    fn may_halve(&self) -> bool {
+        let left = self.halvings.get();
+        self.halvings.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+async fn deliver(fleet: &Coordinator, dispatch: &Dispatch, body: Vec<u8>) -> Verdict {
     let order = Order {
         ticket: 0,
         method: Method::Delete,
-        ip: target.ip.clone(),
-        port: target.port,
+        ip: dispatch.ip.clone(),
+        port: dispatch.port,
         segments: vec!["objects".to_owned()],
         query: Vec::new(),
         body: Some(body),
@@ -114,29 +171,30 @@ async fn deliver(fleet: Rc<Coordinator>, target: Rc<Target>, mut batch: Batch) {
         total: FLEET_UPSTREAM_TIME,
     };
     fleet.counts.deletes_sent.add(1);
-    let failure = failure(fleet.send(order).await);
-    let outcome = if failure.is_none() { Outcome::Ok } else { Outcome::Failed };
-    if let Some(reason) = &failure {
-        fleet.counts.deletes_failed.add(1);
-        tracing::warn!(instance = target.id, keys, reason, "a DELETE failed; its keys are planned again");
-    }
-    fleet.books.borrow_mut().answered(&batch, outcome, fleet.now());
-    fleet.registry.borrow_mut().reported(&target.id, failure.is_none());
+    let verdict = judge(fleet.send(order).await);
+    let done = matches!(verdict, Verdict::Done);
+    fleet.registry.borrow_mut().reported(&dispatch.id, done);
+    fleet.counts.deletes_failed.add(u64::from(!done));
+    verdict
 }
 
-/// Why a DELETE did not do what it should; a 2xx did, unless its body says `"ok": false`.
-fn failure(outcome: courier::Outcome) -> Option<String> {
+/// Whether a DELETE did what it should: a 2xx did, unless its body says `"ok": false`.
+fn judge(outcome: courier::Outcome) -> Verdict {
     let reply = match outcome {
         Ok(reply) => reply,
-        Err(failure) => return Some(failure.to_string()),
+        Err(failure) => return Verdict::Failed(failure.to_string()),
     };
-    if !(200..300).contains(&reply.status) {
-        return Some(format!("it answered {}", reply.status));
+    match reply.status {
+        200..300 => {}
+        // what stands in the body is at fault
+        400 | 413 | 422 => return Verdict::Refused(format!("it answered {}", reply.status)),
+        status => return Verdict::Failed(format!("it answered {status}")),
     }
-    let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    // a body that says nothing says nothing against it
+    let answer = object(&reply, &["ok", "error"]).unwrap_or_default();
     if answer.get("ok") == Some(&Value::Bool(false)) {
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
-        return Some(format!("it could not delete: {error}"));
+        return Verdict::Refused(format!("it could not delete: {error}"));
     }
-    None
+    Verdict::Done
 }

@@ -29,6 +29,12 @@ fn plain(text: &str) -> Option<String> {
     if bytes.iter().enumerate().any(misplaced) { None } else { Some(text.replace('_', "")) }
 }
 
+/// A truth value that is clearly one or the other; our own variables take nothing else.
+pub fn clear_truth(text: &str) -> Option<bool> {
+    let no = ["0", "false", "no", "off"].contains(&text.trim().to_lowercase().as_str());
+    if no { Some(false) } else { truth(text).then_some(true) }
+}
+
 /// A truth value: `1`, `true`, `yes` and `on` in any case, blanks around them or not; anything else is false.
 pub fn truth(text: &str) -> bool {
     ["1", "true", "yes", "on"].contains(&text.trim().to_lowercase().as_str())

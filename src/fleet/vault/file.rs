@@ -48,7 +48,10 @@ impl File {
         fs::create_dir_all(dir).map_err(failed)?;
         let lock = lock(dir)?;
         let path = dir.join(FILE);
-        let (database, saved) = match open(&path) {
+        // the library would take an empty file for a new one
+        let emptied = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == 0);
+        let opened = if emptied { Err(Fault::Damaged("it is empty".to_owned())) } else { open(&path) };
+        let (database, saved) = match opened {
             Ok(opened) => opened,
             Err(Fault::Refused(error)) => return Err(error),
             Err(Fault::Damaged(reason)) => {
@@ -71,6 +74,9 @@ impl File {
 
     /// Opens the file again after an error of the disk.
     pub(super) fn reopen(&mut self) -> Result<(), Failure> {
+        if !self.path.exists() {
+            return Err(Failure(format!("{} is gone", self.path.display())));
+        }
         if self.database.is_none() {
             match open(&self.path) {
                 Ok((database, _)) => self.database = Some(database),

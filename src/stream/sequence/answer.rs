@@ -7,21 +7,24 @@ use std::mem;
 use std::time::Instant;
 
 use super::Tracker;
+use super::probe::Probe;
 use crate::limits::{REPLAY_CHAIN, REPLAY_CONTRADICTIONS, STREAM_COMPARED, STREAM_MEMORY};
 use crate::stream::trust::{Action, Numbered, Reason};
 
 /// A request to the replay endpoint that is not over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
-    from: u64,
+    pub(super) from: u64,
     /// Highest number held when it was sent: gaps below are what it is about.
     upto: Option<u64>,
     /// This life has nothing but what this chain of requests brings.
     pub(super) fresh: bool,
     /// Nothing goes on before the answer has shown that the life is the same.
-    verify: bool,
+    pub(super) verify: bool,
+    /// It compares the past because the connection came back, before any message.
+    pub(super) probe: Option<Probe>,
     /// The answer began with what was applied last, or there was nothing.
-    proven: bool,
+    pub(super) proven: bool,
     /// What was held when it was sent is rather of an older life: it goes, unless the answer has it as well.
     doubt: bool,
     /// Something has gone so: what was held since may have to go as well, which only a further answer shows.
@@ -30,8 +33,15 @@ pub(super) struct Ask {
     progress: bool,
     /// It had something that was held as well.
     confirmed: bool,
-    latest: Option<u64>,
+    pub(super) latest: Option<u64>,
     deadline: Instant,
+}
+
+impl Ask {
+    /// Whether it was sent without a message, and has shown nothing yet.
+    pub(super) fn is_probing(&self) -> bool {
+        self.probe.is_some() && self.verify
+    }
 }
 
 /// What comes from the replay endpoint.
@@ -66,6 +76,9 @@ impl<M> Tracker<M> {
     /// The answer is complete.
     pub fn replay_end(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(ask) = self.ask else { return };
+        if ask.is_probing() {
+            return self.probed(ask, now, out);
+        }
         if self.incomplete() && self.again(now, out) {
             return self.tell(out);
         }
@@ -92,6 +105,7 @@ impl<M> Tracker<M> {
         self.empty = ask.fresh && self.last.is_none() && self.held.is_empty();
         self.unproven(ask);
         self.settle(ask.upto, Reason::NotReplayed, now, out);
+        self.compare_link(now, out);
         self.tell(out);
     }
 
@@ -99,6 +113,12 @@ impl<M> Tracker<M> {
     pub fn replay_failed(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(ask) = self.ask else { return };
         self.counts.failed += 1;
+        if ask.is_probing() {
+            // Nothing is known beyond what was; the next message decides.
+            self.ask = None;
+            self.compare_link(now, out);
+            return self.tell(out);
+        }
         if (self.incomplete() || self.last > self.heard) && self.again(now, out) {
             return self.tell(out);
         }
@@ -115,6 +135,7 @@ impl<M> Tracker<M> {
         // Gaps that opened since the request get one of their own, but a dead endpoint is not waited for twice.
         let upto = if mem::replace(&mut self.failing, true) { self.heard } else { ask.upto };
         self.settle(upto, Reason::ReplayFailed, now, out);
+        self.compare_link(now, out);
         self.tell(out);
     }
 
@@ -137,6 +158,10 @@ impl<M> Tracker<M> {
 impl<M> Tracker<M> {
     /// A reply at or below the last number: it shows whether the past is the same.
     fn compare(&mut self, reply: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
+        if self.ask.is_some_and(|ask| ask.is_probing()) {
+            self.weigh(&reply, now, out);
+            return self.surplus(reply, out);
+        }
         match (self.past.content(reply.sequence), &mut self.ask) {
             (Some(content), _) if content != reply.content => self.other_past(now, out),
             (Some(_), Some(ask)) => (ask.verify, ask.proven) = (false, true),
@@ -218,16 +243,21 @@ impl<M> Tracker<M> {
     }
 
     pub(super) fn ask(&mut self, verify: bool, now: Instant, out: &mut Vec<Action<M>>) {
-        let Some(idle) = self.replay else { return };
-        self.counts.asks += 1;
         // The word of a reconnect may come behind the first messages of another life.
         let compared = if verify { self.past.before(STREAM_COMPARED) } else { None };
         let from = compared.or(self.last).unwrap_or(0);
+        self.ask_from(from, verify, now, out);
+    }
+
+    pub(super) fn ask_from(&mut self, from: u64, verify: bool, now: Instant, out: &mut Vec<Action<M>>) {
+        let Some(idle) = self.replay else { return };
+        self.counts.asks += 1;
         self.ask = Some(Ask {
             from,
             upto: self.held.back().map(|held| held.sequence),
             fresh: self.last.is_none(),
             verify,
+            probe: None,
             proven: self.last.is_none(),
             doubt: false,
             outlived: false,
@@ -261,7 +291,7 @@ impl<M> Tracker<M> {
     }
 
     /// The answer tells of another life than the one applied. What is held may be of either.
-    fn other_past(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+    pub(super) fn other_past(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         self.contradictions += 1;
         if self.contradictions > REPLAY_CONTRADICTIONS {
             return self.yield_to_live(Reason::Contradiction, now, out);

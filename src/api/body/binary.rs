@@ -1,0 +1,249 @@
+//! Queries without text, for routers that count microseconds: msgpack, or bare numbers with the small fields in
+//! the query part of the target.
+//!
+//! | Content type | Body | Small fields |
+//! |---|---|---|
+//! | `application/msgpack` | a map with the members of the JSON body; the prompt as an array, or as a byte string of little-endian numbers | in the map |
+//! | `application/octet-stream` | the prompt: little-endian, 4 bytes a token, 8 bytes a hash | parameters of the target, named as the members |
+
+use std::borrow::Cow;
+use std::io::Cursor;
+
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::BadRequest;
+use crate::event::msgpack::{self, Head};
+use crate::limits::MSGPACK_DEPTH;
+
+/// How a request or an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON; whatever is not named otherwise.
+    Json,
+    /// msgpack.
+    Msgpack,
+    /// Bare numbers.
+    Bytes,
+}
+
+impl Encoding {
+    /// What a `content-type` names.
+    pub fn of_content(content_type: &str) -> Self {
+        let media = content_type.split(';').next().unwrap_or("").trim();
+        if is_msgpack(media) {
+            Self::Msgpack
+        } else if media.eq_ignore_ascii_case("application/octet-stream") {
+            Self::Bytes
+        } else {
+            Self::Json
+        }
+    }
+
+    /// What an `accept` asks for: msgpack where it is named, otherwise JSON.
+    pub fn of_accept(accept: &str) -> Self {
+        let named = |part: &str| {
+            let mut pieces = part.split(';').map(str::trim);
+            is_msgpack(pieces.next().unwrap_or("")) && !pieces.any(|piece| matches!(piece, "q=0" | "q=0.0"))
+        };
+        if accept.split(',').any(named) { Self::Msgpack } else { Self::Json }
+    }
+}
+
+fn is_msgpack(media: &str) -> bool {
+    let known = ["application/msgpack", "application/x-msgpack", "application/vnd.msgpack"];
+    known.iter().any(|known| media.eq_ignore_ascii_case(known))
+}
+
+/// What a binary body brought beside its prompt, as members of a JSON object, and which prompt came.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) small: Map<String, Value>,
+    pub(super) has_tokens: bool,
+    pub(super) has_hashes: bool,
+}
+
+impl Parts {
+    fn put(&mut self, key: &str, value: Value) -> Result<(), BadRequest> {
+        match self.small.get(key) {
+            Some(before) if *before != value => {
+                Err(BadRequest::new(key.to_owned(), "given twice with different values"))
+            }
+            _ => {
+                self.small.insert(key.to_owned(), value);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads a msgpack body.
+pub(super) fn of_msgpack(
+    body: &[u8],
+    tokens: &mut Vec<u32>,
+    hashes: &mut Vec<u64>,
+) -> Result<Parts, BadRequest> {
+    let broken = |at: usize| BadRequest::new("", format!("invalid msgpack at byte {at}"));
+    let mut cursor = msgpack::Cursor::new(body, 0);
+    let Ok(Head::Map(members)) = cursor.head() else {
+        return Err(BadRequest::new("", "expected a msgpack map"));
+    };
+    let mut parts = Parts::default();
+    for _ in 0..members {
+        let at = cursor.at();
+        let key = match cursor.key(0) {
+            Ok(Some(key)) => std::str::from_utf8(key).map_err(|_| broken(at))?,
+            Ok(None) => {
+                cursor.skip(0).map_err(|_| broken(at))?;
+                continue;
+            }
+            Err(_) => return Err(broken(at)),
+        };
+        let given = match key {
+            "token_ids" => {
+                let expected = "an unsigned 32-bit integer";
+                numbers(&mut cursor, key, tokens, parts.has_tokens, expected, u32_of, u32::from_le_bytes)?
+            }
+            "seq_hashes" | "block_hash" | "block_hashes" => {
+                let expected = "a 64-bit integer";
+                numbers(&mut cursor, key, hashes, parts.has_hashes, expected, u64_of, u64::from_le_bytes)?
+            }
+            _ => {
+                let value = value(&mut cursor).ok_or_else(|| broken(cursor.at()))?;
+                parts.put(key, value)?;
+                continue;
+            }
+        };
+        *(if key == "token_ids" { &mut parts.has_tokens } else { &mut parts.has_hashes }) |= given;
+    }
+    if cursor.rest().is_empty() { Ok(parts) } else { Err(broken(cursor.at())) }
+}
+
+/// Any value but a prompt.
+fn value<T: DeserializeOwned>(cursor: &mut msgpack::Cursor<'_>) -> Option<T> {
+    let at = cursor.at();
+    let mut reader = rmp_serde::Deserializer::new(Cursor::new(cursor.rest()));
+    reader.set_max_depth(MSGPACK_DEPTH);
+    let value = T::deserialize(&mut reader).ok()?;
+    // to where it was read, which a second look finds cheaply
+    cursor.rewind(at);
+    cursor.skip(0).ok()?;
+    Some(value)
+}
+
+/// Reads a prompt in either spelling; false for nil.
+fn numbers<T, const WIDTH: usize>(
+    cursor: &mut msgpack::Cursor<'_>,
+    key: &str,
+    to: &mut Vec<T>,
+    given: bool,
+    expected: &str,
+    of_head: fn(Head<'_>) -> Option<T>,
+    of_bytes: fn([u8; WIDTH]) -> T,
+) -> Result<bool, BadRequest> {
+    let bad = |field: String, message: String| BadRequest::new(field, message);
+    let head = cursor.head().map_err(|_| bad(key.to_owned(), "invalid msgpack".to_owned()))?;
+    if given && head != Head::Nil {
+        return Err(bad(key.to_owned(), "given twice".to_owned()));
+    }
+    match head {
+        Head::Nil => return Ok(false),
+        Head::Bin(bytes) => fill(key, bytes, to, of_bytes)?,
+        Head::Array(length) => {
+            // a byte an element at least, so that a length that lies makes no room
+            to.reserve(length.min(cursor.rest().len()));
+            for index in 0..length {
+                if cursor.rest().is_empty() {
+                    return Err(bad(key.to_owned(), format!("ends after {index} of {length} elements")));
+                }
+                let element = cursor.head().ok().and_then(of_head);
+                let missing = || bad(format!("{key}[{index}]"), format!("expected {expected}"));
+                to.push(element.ok_or_else(missing)?);
+            }
+        }
+        _ => {
+            let message = format!("expected an array, each element {expected}, or a byte string");
+            return Err(bad(key.to_owned(), message));
+        }
+    }
+    Ok(true)
+}
+
+fn u32_of(head: Head<'_>) -> Option<u32> {
+    match head {
+        Head::Uint(number) => number.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn u64_of(head: Head<'_>) -> Option<u64> {
+    match head {
+        Head::Uint(number) => Some(number),
+        Head::Negative(number) => Some(number as u64),
+        _ => None,
+    }
+}
+
+/// Little-endian numbers, one after the other.
+fn fill<T, const WIDTH: usize>(
+    field: &str,
+    bytes: &[u8],
+    to: &mut Vec<T>,
+    of_bytes: fn([u8; WIDTH]) -> T,
+) -> Result<(), BadRequest> {
+    let (numbers, rest) = bytes.as_chunks::<WIDTH>();
+    if !rest.is_empty() {
+        let message = format!("expected a multiple of {WIDTH} bytes, not {}", bytes.len());
+        return Err(BadRequest::new(field.to_owned(), message));
+    }
+    to.extend(numbers.iter().map(|number| of_bytes(*number)));
+    Ok(())
+}
+
+/// Reads a body of bare numbers and the parameters of the target.
+pub(super) fn of_bytes(
+    body: &[u8],
+    parameters: &str,
+    by_hash: bool,
+    tokens: &mut Vec<u32>,
+    hashes: &mut Vec<u64>,
+) -> Result<Parts, BadRequest> {
+    let mut parts = Parts { has_tokens: !by_hash, has_hashes: by_hash, ..Parts::default() };
+    if by_hash {
+        fill("seq_hashes", body, hashes, u64::from_le_bytes)?;
+    } else {
+        fill("token_ids", body, tokens, u32::from_le_bytes)?;
+    }
+    for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, text) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, text) = (decode(key), decode(text));
+        let plain = || Value::from(text.as_ref());
+        let value = match &*key {
+            "token_ids" | "seq_hashes" | "block_hash" | "block_hashes" => {
+                return Err(BadRequest::new(key.into_owned(), "belongs into the body"));
+            }
+            "block_size" | "lora_id" => text.parse::<i64>().map_or_else(|_| plain(), Value::from),
+            "detail" => match &*text {
+                "true" | "1" => Value::from(true),
+                "false" | "0" => Value::from(false),
+                _ => plain(),
+            },
+            "medium" => text.split(',').map(str::to_owned).collect(),
+            "extra_keys" => serde_json::from_str(&text)
+                .map_err(|error| BadRequest::new("extra_keys", format!("expected JSON: {error}")))?,
+            _ => plain(),
+        };
+        parts.put(&key, value)?;
+    }
+    Ok(parts)
+}
+
+fn decode(text: &str) -> Cow<'_, str> {
+    if text.contains('+') {
+        let spaced = text.replace('+', " ");
+        Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+    } else {
+        percent_decode_str(text).decode_utf8_lossy()
+    }
+}

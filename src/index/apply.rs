@@ -22,6 +22,8 @@ pub(super) struct Scratch {
     pub(super) unpins: Vec<Place>,
     pub(super) places: Vec<Place>,
     pub(super) found: Vec<(u64, u8)>,
+    /// Hashes of the blocks that are being placed.
+    pub(super) seqs: Vec<u64>,
     pub(super) seen: HashTable<u64>,
     /// Names just announced that somebody waits for, and their places.
     pub(super) woken: Vec<(u64, Place)>,
@@ -50,9 +52,6 @@ impl Cursor {
         if from >= self.warmed {
             self.warmed = batch.hashes.len().min(from + WARM);
             shard.warm(publisher, &batch.hashes[from..self.warmed]);
-            if matches!(event, Event::Remove(_)) {
-                publisher.names.warm_oldest(self.warmed - from);
-            }
         }
     }
 }
@@ -192,10 +191,17 @@ impl Shard {
             Work::Remove { names, salt, remaining, lanes, at } => {
                 let all = names.of(reading.batch);
                 let until = all.len().min(at + budget);
-                for (offset, name) in all[at..until].iter().enumerate() {
-                    let left = remaining
-                        .and_then(|counts| counts.of(&reading.batch.counts).get(at + offset).copied());
-                    self.remove(publisher, *name, salt, lanes, left);
+                let plain = Self::only_lane(publisher, lanes).filter(|_| remaining.is_none());
+                let mut next = at;
+                while next < until {
+                    let names = &all[next..until];
+                    let done = plain.map_or(0, |lane| self.remove_plainly(publisher, names, salt, lane));
+                    if done == 0 {
+                        let left =
+                            remaining.and_then(|counts| counts.of(&reading.batch.counts).get(next).copied());
+                        self.remove(publisher, names[0], salt, lanes, left);
+                    }
+                    next += done.max(1);
                 }
                 let more = until < all.len();
                 (more.then_some(Work::Remove { names, salt, remaining, lanes, at: until }), until - at)

@@ -76,6 +76,23 @@ impl Chain {
     }
 }
 
+/// Blocks that are being placed in this step.
+pub(super) struct Row<'a> {
+    pub(super) context: u32,
+    pub(super) lane: u8,
+    /// What their publisher calls them.
+    pub(super) names: &'a [u64],
+    pub(super) seqs: &'a [u64],
+    /// What others may know them by.
+    pub(super) called: &'a [u64],
+    /// How many of the event follow.
+    pub(super) more: usize,
+    /// Whether the first is a prompt's first.
+    pub(super) root: bool,
+    /// The dialect knows none of the names.
+    pub(super) fresh: bool,
+}
+
 /// Blocks to be placed by their standard hashes alone.
 pub(super) struct ByHash {
     pub(super) names: NameSource,

@@ -50,8 +50,9 @@ impl Columns {
         self.of(dialect).get(usize::from(at)).copied().unwrap_or(UNLABELLED)
     }
 
-    /// Names a position; `room` positions are to be expected. Returns by how many bytes the heap grew.
-    pub fn set(&mut self, dialect: u32, at: u16, name: u64, room: usize) -> usize {
+    /// Names the positions from one on, none of which has a name; `room` positions are to be expected. Returns by how
+    /// many bytes the heap grew.
+    pub fn set(&mut self, dialect: u32, at: u16, names: &[u64], room: usize) -> usize {
         let mut grown = 0;
         let column = match self.index(dialect) {
             Ok(column) => column,
@@ -66,18 +67,18 @@ impl Columns {
             }
         };
         let labels = &mut self.0[column].labels;
-        let at = usize::from(at);
-        if at >= labels.len() {
+        let (at, end) = (usize::from(at), usize::from(at) + names.len());
+        if end > labels.len() {
             let before = labels.capacity();
-            if at >= before {
-                labels.reserve_exact(room.max(at + 1) - labels.len());
+            if end > before {
+                labels.reserve_exact(room.max(end) - labels.len());
             }
             grown += (labels.capacity() - before) * size_of::<u64>();
-            labels.resize(at, UNLABELLED);
-            labels.push(name);
-        } else {
-            labels[at] = name;
+            labels.resize(at.max(labels.len()), UNLABELLED);
         }
+        let known = labels.len().min(end) - at;
+        labels[at..at + known].copy_from_slice(&names[..known]);
+        labels.extend_from_slice(&names[known..]);
         grown
     }
 

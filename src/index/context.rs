@@ -141,18 +141,28 @@ impl Context {
         self.by_hash == ByHash::On
     }
 
-    /// A new run starts at `hash`.
-    pub fn head(&mut self, hash: u64, place: Place) {
-        self.heads.insert(Stand { hash, run: place.run, at: place.at });
-        self.appended(hash, place);
+    /// Whether nobody ever stored by hash alone here: then every run names its parent, too.
+    pub fn finds_heads_only(&self) -> bool {
+        self.by_hash == ByHash::Off
     }
 
-    /// A block was appended to a run.
-    pub fn appended(&mut self, hash: u64, place: Place) {
-        match self.by_hash {
-            ByHash::Off => {}
-            ByHash::On => self.places.insert(Stand { hash, run: place.run, at: place.at }),
-            ByHash::Building(_) => self.place_once(hash, place),
+    /// A new run of these blocks starts at `first`.
+    pub fn head(&mut self, hashes: &[u64], first: Place) {
+        self.heads.insert(Stand { hash: hashes[0], run: first.run, at: first.at });
+        self.appended(hashes, first);
+    }
+
+    /// Blocks were appended to a run.
+    pub fn appended(&mut self, hashes: &[u64], first: Place) {
+        if self.by_hash == ByHash::Off {
+            return;
+        }
+        for (hash, at) in hashes.iter().zip(first.at..) {
+            let place = Place { at, ..first };
+            match self.by_hash {
+                ByHash::On => self.places.insert(Stand { hash: *hash, run: place.run, at }),
+                _ => self.place_once(*hash, place),
+            }
         }
     }
 

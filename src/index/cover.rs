@@ -147,6 +147,30 @@ impl Cover {
         self.remove_among_many(position)
     }
 
+    /// Takes a stretch away that is held as a whole; returns whether anything is left.
+    pub fn remove_all(&mut self, span: Stretch) -> bool {
+        if self.more.is_none() && span.end == self.first.end {
+            self.first.end = span.start;
+            return self.first.end > self.first.start;
+        }
+        if self.more.is_none() && span.start == self.first.start {
+            self.first.start = span.end;
+            return true;
+        }
+        (span.start..span.end).rev().fold(true, |_, position| self.remove(position))
+    }
+
+    /// Where the span that holds `position` starts.
+    pub fn since(&self, position: u16) -> u16 {
+        let spans = self.spans().take_while(|span| span.start <= position);
+        spans.last().map_or(position, |span| span.start)
+    }
+
+    /// The last span.
+    pub fn last(&self) -> Stretch {
+        self.rest().last().copied().unwrap_or(self.first)
+    }
+
     /// Takes at most `most` positions of the last span away; returns how many. What is left ends at 0 when nothing is.
     pub fn strip(&mut self, most: u16) -> u16 {
         let last = match self.more.as_deref_mut().and_then(|more| more.last_mut()) {

@@ -140,11 +140,18 @@ impl Dialects {
         std::hint::black_box(known);
     }
 
-    /// Gives a name to a place that has none, nor has the name a place.
-    pub(super) fn name(&mut self, runs: &mut Runs, dialect: u32, name: u64, place: Place) {
-        let labels: &Runs = runs;
-        self.get_mut(dialect).dictionary.insert(name, place, |place| labels.label(place, dialect));
-        runs.set_label(place, dialect, name);
+    /// Names the blocks from a place on, which have no names, nor have the names places.
+    pub(super) fn name(&mut self, runs: &mut Runs, dialect: u32, names: &[u64], first: Place) {
+        runs.set_labels(first, dialect, names);
+        let dictionary = &mut self.get_mut(dialect).dictionary;
+        for (name, at) in names.iter().zip(first.at..) {
+            dictionary.insert(*name, Place { run: first.run, at }, |place| runs.label(place, dialect));
+        }
+    }
+
+    /// Whether the dialect has the name at any place.
+    pub(super) fn knows(&self, runs: &Runs, dialect: u32, name: u64) -> bool {
+        self.find(runs, dialect, name).is_some()
     }
 
     /// Forgets the names of blocks that were cut.

@@ -2,7 +2,7 @@
 //!
 //! An entry has no key. It has a place and 24 bits of the key's hash; the label that the dialect's column has at
 //! that place says whether it is the right one. Extendible hashing over small segments keeps every step short, and
-//! a segment grows by quarters, so that it is about four fifths full.
+//! a segment grows by two fifths, so that it is about three quarters full.
 //!
 //! The lowest bits of a tag tell the halves of a split segment apart, so that few splits need to look names up.
 //!
@@ -207,9 +207,9 @@ impl Segment {
     }
 }
 
-/// Groups for so many entries, four fifths full.
+/// Groups for so many entries, with room for two fifths more.
 fn groups_for(entries: usize) -> usize {
-    (entries * 5 / 4).div_ceil(GROUP).max(1)
+    (entries * 14 / 9).div_ceil(GROUP).max(1)
 }
 
 /// Engine hash → place.
@@ -312,7 +312,7 @@ impl Dictionary {
             } else {
                 self.bytes -= segment.bytes();
                 let groups = segment.groups.len();
-                segment.rebuild((groups + 1).max(groups * 5 / 4));
+                segment.rebuild((groups + 1).max(groups * 7 / 5));
                 self.bytes += segment.bytes();
             }
         }

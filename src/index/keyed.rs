@@ -172,7 +172,7 @@ impl Shard {
         for waiter in self.resolver.take_waiters(found.hash, &found.key) {
             let slot = self.publishers.get_mut(waiter.publisher as usize);
             let Some(mut pool) = slot.and_then(Option::take) else { continue };
-            let place = self.find_or_make(context, found.seq, None, false, 0);
+            let (place, _) = self.find_or_make(context, &[found.seq], None, false, 0);
             self.credit_object(&mut pool, waiter.lane, found.hash ^ waiter.salt, place);
             self.publishers[waiter.publisher as usize] = Some(pool);
         }

@@ -44,7 +44,7 @@ impl Shard {
             self.dialects.leave(leaving.publisher.speech);
             self.forget_publisher(&leaving.publisher);
         }
-        done < budget && self.dialects.purge(&mut self.runs, budget - done)
+        done < budget && self.purge_orphaned(budget - done) && self.dialects.purge(&mut self.runs, budget - done)
     }
 
     /// First its own names, then what it holds by those of its dialect.
@@ -65,6 +65,13 @@ impl Shard {
             }
             names.drain_segment(*segment, drained);
             *segment += 1;
+        }
+        while let Some(run) = ledger.books.recent.forget_oldest(ledger.runs) {
+            ledger.trim(run);
+            *done += 1;
+            if *done >= budget {
+                return false;
+            }
         }
         for lane in 0..ledger.books.lanes.len() as u8 {
             loop {

@@ -78,15 +78,15 @@ impl Names {
         std::hint::black_box(known);
     }
 
-    /// Looks up the removed names that are forgotten when so many more are removed.
-    pub fn warm_oldest(&self, removals: usize) {
-        if self.table.len() < WARMED_FROM {
-            return;
-        }
-        let leaving = (self.removed.len() + removals).saturating_sub(TOMBSTONES);
-        let oldest = self.removed.iter().take(leaving);
-        let known = oldest.filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
-        std::hint::black_box(known);
+    /// Whether nothing is here: whatever is known is plain.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty() && self.odd.is_empty() && self.copies.is_empty()
+    }
+
+    /// Whether the dialect's name, held on the lane, is all there is to the block.
+    pub fn is_plain(&self, hash: u64, place: Place, lane: u8) -> bool {
+        self.is_empty()
+            || self.known(hash) != Known::Kept && !self.is_odd(place, lane) && self.copies(hash, lane) == 0
     }
 
     /// Whether the name denotes several places.
@@ -147,12 +147,6 @@ impl Names {
                 self.latest.remove(&hash);
             }
         }
-    }
-
-    /// Remembers a name of the dialect that the publisher just removed.
-    pub fn remember(&mut self, hash: u64, place: Place, events: &mut impl Places) {
-        self.table.insert(Name { hash, run: place.run, at: place.at, lane: TOMBSTONE, count: 0 });
-        self.bury(hash, events);
     }
 
     /// Copies of a name beyond those counted elsewhere.

@@ -1,7 +1,7 @@
 //! What a publisher's names mean: those of its dialect where it holds the block, and its own.
 
 use super::chain::Holding;
-use super::cover::Holder;
+use super::cover::{Holder, Stretch};
 use super::dialect::UNLABELLED;
 use super::dictionary::NAMED_RUNS;
 use super::ledger::Ledger;
@@ -16,7 +16,7 @@ impl Shard {
     pub(super) fn place_of(&self, publisher: &Publisher, name: u64) -> Option<Place> {
         publisher.names.place(name).or_else(|| {
             let place = self.dialect_place(publisher, name)?;
-            self.holds_plainly(publisher, place).then_some(place)
+            self.knows_plainly(publisher, place).then_some(place)
         })
     }
 
@@ -49,9 +49,10 @@ impl Shard {
         Some(place)
     }
 
-    /// Whether any lane holds the place by the dialect's name.
-    pub(super) fn holds_plainly(&self, publisher: &Publisher, place: Place) -> bool {
+    /// Whether any lane holds the place by the dialect's name, or did just now.
+    pub(super) fn knows_plainly(&self, publisher: &Publisher, place: Place) -> bool {
         (0..publisher.lanes.len() as u8).any(|lane| self.holds_plainly_on(publisher, place, lane))
+            || publisher.recent.holds(place)
     }
 
     fn holds_plainly_on(&self, publisher: &Publisher, place: Place, lane: u8) -> bool {
@@ -80,8 +81,8 @@ impl Shard {
         let plainly = match self.runs.label(place, dialect) {
             UNLABELLED if name == UNLABELLED || place.run >= NAMED_RUNS => false,
             label if label == name => true,
-            UNLABELLED if fresh || self.dialects.find(&self.runs, dialect, name).is_none() => {
-                self.dialects.name(&mut self.runs, dialect, name, place);
+            UNLABELLED if fresh || !self.dialects.knows(&self.runs, dialect, name) => {
+                self.dialects.name(&mut self.runs, dialect, &[name], place);
                 true
             }
             _ => false,
@@ -93,12 +94,58 @@ impl Shard {
         plainly
     }
 
+    /// How many of the blocks from `first` on the lane can hold by its dialect's names, which these become where there
+    /// are none. `fresh` says that the dialect does not know the names.
+    pub(super) fn name_plainly(
+        &mut self,
+        publisher: &Publisher,
+        names: &[u64],
+        first: Place,
+        lane: u8,
+        fresh: bool,
+    ) -> usize {
+        let Some(dialect) = publisher.speech.dialect() else { return 0 };
+        let place = |at: usize| Place { at: first.at + at as u16, ..first };
+        let own = !publisher.names.is_empty();
+        let plain = |at: usize| {
+            let name = names[at];
+            name != UNLABELLED
+                && !(own
+                    && (publisher.names.known(name) != Known::Not || publisher.names.is_odd(place(at), lane)))
+        };
+        let (mut at, runs) = (0, &mut self.runs);
+        while at < names.len() {
+            let labels = runs.get(first.run).columns.of(dialect);
+            let labels = labels.get(usize::from(first.at)..).unwrap_or_default();
+            while at < names.len() && labels.get(at) == Some(&names[at]) && plain(at) {
+                at += 1;
+            }
+            let nameless = |at: usize| labels.get(at).is_none_or(|label| *label == UNLABELLED);
+            let from = at;
+            while at < names.len()
+                && nameless(at)
+                && plain(at)
+                && (fresh || !self.dialects.knows(runs, dialect, names[at]))
+            {
+                at += 1;
+            }
+            if at == from || first.run >= NAMED_RUNS {
+                return from;
+            }
+            self.dialects.name(runs, dialect, &names[from..at], place(from));
+        }
+        at
+    }
+
     /// Before the publisher keeps `name` at `place` among its own names: whatever of the dialect's names it holds
     /// there, or by this name, it holds by names of its own from now on.
     pub(super) fn keep_apart(&mut self, publisher: &mut Publisher, name: u64, place: Place) {
         let Some(dialect) = publisher.speech.dialect() else { return };
         if let Some(elsewhere) = self.dialects.find(&self.runs, dialect, name) {
             self.take_over(publisher, name, elsewhere);
+            publisher.recent.forget(&mut self.runs, elsewhere);
+            let (_, mut ledger) = self.ledger(publisher);
+            ledger.trim(elsewhere.run);
         }
         let label = self.runs.label(place, dialect);
         if label != UNLABELLED && label != name {
@@ -139,19 +186,60 @@ impl Shard {
         if left > 0 {
             return true;
         }
-        let others = 0..publisher.lanes.len() as u8;
-        let last = !others
-            .filter(|other| *other != lane)
-            .any(|other| self.holds_plainly_on(publisher, place, other));
-        let (names, mut ledger) = self.ledger(publisher);
-        if last {
-            ledger.pin(place);
-        }
-        ledger.release(place, lane);
-        if last {
-            names.remember(name, place, &mut ledger);
-        }
+        self.release_plainly(publisher, place.run, Stretch { start: place.at, end: place.at + 1 }, lane);
         true
+    }
+
+    /// Takes a stretch from the lane, which holds all of it by its dialect's names alone.
+    pub(super) fn release_plainly(&mut self, publisher: &mut Publisher, run: u32, span: Stretch, lane: u8) {
+        let (_, mut ledger) = self.ledger(publisher);
+        ledger.books.recent.remember(ledger.runs, run, span);
+        ledger.release_all(run, span, lane);
+        while let Some(run) = ledger.books.recent.expire(ledger.runs) {
+            ledger.trim(run);
+        }
+    }
+
+    /// Takes one copy of the first of these names from the lane, and of the names behind it that stand beside one
+    /// another; returns how many that were. 0 when the first is no plain name with one copy.
+    pub(super) fn remove_plainly(
+        &mut self,
+        publisher: &mut Publisher,
+        names: &[u64],
+        salt: u64,
+        lane: u8,
+    ) -> usize {
+        let (Some(first), Some(dialect)) = (names.first(), publisher.speech.dialect()) else { return 0 };
+        if !publisher.names.is_empty() && publisher.names.known(first ^ salt) == Known::Kept {
+            return 0;
+        }
+        let Some(place) = self.next_place(publisher, first ^ salt) else { return 0 };
+        let run = self.runs.get(place.run);
+        let owner = publisher.lanes[usize::from(lane)].owner(run.context);
+        let cover = owner.and_then(|owner| run.cover_of(publisher.instance, owner).ok());
+        let Some(cover) = cover.map(|at| &run.covers[at]) else { return 0 };
+        let held = Stretch { start: cover.since(place.at), end: cover.extent(place.at) };
+        let labels = run.columns.of(dialect);
+        let is = |name: &u64, at: u16| {
+            let name = name ^ salt;
+            name == labels[usize::from(at)]
+                && publisher.names.is_plain(name, Place { run: place.run, at }, lane)
+        };
+        if held.end <= place.at || !is(first, place.at) {
+            return 0;
+        }
+        let below = (held.start..place.at).rev().zip(&names[1..]).take_while(|(at, name)| is(name, *at));
+        let below = below.count() as u16;
+        let span = if below > 0 {
+            Stretch { start: place.at - below, end: place.at + 1 }
+        } else {
+            let known = held.end.min(labels.len() as u16);
+            let above = (place.at + 1..known).zip(&names[1..]).take_while(|(at, name)| is(name, *at));
+            Stretch { start: place.at, end: place.at + 1 + above.count() as u16 }
+        };
+        publisher.removed.at = if below > 0 { span.start } else { span.end - 1 };
+        self.release_plainly(publisher, place.run, span, lane);
+        usize::from(span.end - span.start)
     }
 
     /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.

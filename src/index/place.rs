@@ -7,13 +7,13 @@
 //! [`Context::find`]: super::context::Context::find
 
 use super::apply::{Reading, Work};
-use super::chain::{ByHash, Chain, Holding, Naming, Placeholder};
+use super::chain::{ByHash, Chain, Holding, Naming, Placeholder, Row};
 use super::cover::Stretch;
 use super::hash;
 use super::name::Stored;
 use super::names::Places;
 use super::publisher::{Class, Publisher};
-use super::run::Place;
+use super::run::{Place, RUN_BLOCKS};
 use super::shard::Shard;
 use crate::event::Skip;
 
@@ -26,41 +26,34 @@ impl Shard {
         announced: &mut Vec<u64>,
         budget: usize,
     ) -> (Option<Work>, usize) {
-        let names = chain.names.of(reading.batch);
-        let until = names.len().min(chain.at + budget);
+        let all = chain.names.of(reading.batch);
+        let until = all.len().min(chain.at + budget);
         let done = until - chain.at;
-        let mut holding = self.hold(publisher, chain.lane, chain.context);
-        let mut failed = None;
-        for (at, name) in names[..until].iter().enumerate().skip(chain.at) {
-            let local = chain.locals.local(reading.batch, at, self.seed);
-            let seq = hash::next(chain.seq, local, self.seed);
-            let place = self.find_or_make(
-                chain.context,
-                seq,
-                chain.previous,
-                chain.seq.is_none(),
-                names.len() - at - 1,
-            );
-            if let Err(reason) = self.credit(
-                publisher,
-                &mut holding,
-                *name,
-                place,
-                Naming { counts: true, fresh: chain.fresh },
-            ) {
-                failed = Some(reason);
-                break;
-            }
-            chain.seq = Some(seq);
-            chain.previous = Some(place);
-            self.announce(publisher, *name, place, announced);
+        let mut seqs = std::mem::take(&mut self.apply.seqs);
+        seqs.clear();
+        let mut seq = chain.seq;
+        for at in chain.at..until {
+            let next = hash::next(seq, chain.locals.local(reading.batch, at, self.seed), self.seed);
+            seqs.push(next);
+            seq = Some(next);
         }
-        self.settle_holding(publisher, &holding);
-        self.wake_all();
-        if let Some(reason) = failed {
+        let row = Row {
+            context: chain.context,
+            lane: chain.lane,
+            names: &all[chain.at..until],
+            seqs: &seqs,
+            called: &all[chain.at..until],
+            more: all.len() - until,
+            root: chain.seq.is_none(),
+            fresh: chain.fresh,
+        };
+        let placed = self.place_row(publisher, &row, &mut chain.previous, announced);
+        self.apply.seqs = seqs;
+        if let Err(reason) = placed {
             publisher.stats.skipped[reason as usize].add(1);
-        } else if until < names.len() {
+        } else if until < all.len() {
             chain.at = until;
+            chain.seq = seq;
             chain.fresh = false;
             return (Some(Work::Chain(chain)), done);
         }
@@ -69,16 +62,6 @@ impl Shard {
             self.remove_name(publisher, *name, place, chain.lane, None);
         }
         (None, done)
-    }
-
-    /// Notes who waits for a name: orphans of its publisher, and pool objects anywhere.
-    fn announce(&mut self, publisher: &Publisher, name: u64, place: Place, announced: &mut Vec<u64>) {
-        if publisher.orphans.await_parent(name) {
-            announced.push(name);
-        }
-        if self.resolver.cares(name) && publisher.registration.class == Class::Engine {
-            self.apply.woken.push((name, place));
-        }
     }
 
     pub(super) fn work_by_hash(
@@ -106,24 +89,74 @@ impl Shard {
         let all = work.names.of(reading.batch);
         let until = all.len().min(work.at + budget);
         let done = until - work.at;
-        let mut holding = self.hold(publisher, work.lane, context);
-        for (at, name) in all[..until].iter().enumerate().skip(work.at) {
-            let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, Naming::COPY)
-            {
-                publisher.stats.skipped[reason as usize].add(1);
-                self.settle_holding(publisher, &holding);
-                self.wake_all();
-                return (None, done);
-            }
-            work.previous = Some(place);
-            self.announce(publisher, *name, place, announced);
-        }
-        self.settle_holding(publisher, &holding);
+        let seqs = &all[work.at..until];
+        let salted: Vec<u64> = match work.salt {
+            0 => Vec::new(),
+            salt => seqs.iter().map(|name| name ^ salt).collect(),
+        };
+        let row = Row {
+            context,
+            lane: work.lane,
+            names: if work.salt == 0 { seqs } else { &salted },
+            seqs,
+            called: seqs,
+            more: all.len() - until,
+            root: false,
+            fresh: false,
+        };
+        let placed = self.place_row(publisher, &row, &mut work.previous, announced);
         let more = until < all.len();
         work.at = until;
-        self.wake_all();
+        if let Err(reason) = placed {
+            publisher.stats.skipped[reason as usize].add(1);
+            return (None, done);
+        }
         (more.then_some(Work::ByHash(work)), done)
+    }
+
+    /// Places a row of blocks, stretch by stretch.
+    fn place_row(
+        &mut self,
+        publisher: &mut Publisher,
+        row: &Row<'_>,
+        previous: &mut Option<Place>,
+        announced: &mut Vec<u64>,
+    ) -> Result<(), Skip> {
+        let mut holding = self.hold(publisher, row.lane, row.context);
+        let (mut at, mut outcome) = (0, Ok(()));
+        while at < row.seqs.len() && outcome.is_ok() {
+            let (first, blocks) = self.find_or_make(
+                row.context,
+                &row.seqs[at..],
+                *previous,
+                row.root && at == 0,
+                row.more,
+            );
+            let credited =
+                self.credit_all(publisher, &mut holding, &row.names[at..at + blocks], first, row.fresh);
+            let (credited, failed) = credited;
+            outcome = failed.map_or(Ok(()), Err);
+            self.announce(publisher, &row.called[at..at + credited], first, announced);
+            *previous = Some(Place { at: first.at + blocks as u16 - 1, ..first });
+            at += blocks;
+        }
+        self.settle_holding(publisher, &holding);
+        self.wake_all();
+        outcome
+    }
+
+    /// Notes who waits for these names: orphans of their publisher, and pool objects anywhere.
+    fn announce(&mut self, publisher: &Publisher, names: &[u64], first: Place, announced: &mut Vec<u64>) {
+        if !publisher.orphans.is_empty() {
+            announced.extend(names.iter().filter(|name| publisher.orphans.await_parent(**name)));
+        }
+        if self.resolver.is_awaited() && publisher.registration.class == Class::Engine {
+            for (name, at) in names.iter().zip(first.at..) {
+                if self.resolver.cares(*name) {
+                    self.apply.woken.push((*name, Place { at, ..first }));
+                }
+            }
+        }
     }
 
     pub(super) fn work_placeholder(
@@ -199,33 +232,44 @@ impl Shard {
         }
     }
 
-    /// The place of block `seq` behind `previous`, which `more` blocks are likely to follow.
+    /// The place of the first of these blocks behind `previous`, and how many of them stand in a row from there; `more`
+    /// are likely to follow the last one.
     pub(super) fn find_or_make(
         &mut self,
         context: u32,
-        seq: u64,
+        seqs: &[u64],
         previous: Option<Place>,
         root: bool,
         more: usize,
-    ) -> Place {
+    ) -> (Place, usize) {
         let mut append = None;
         if let Some(previous) = previous {
+            let next = Place { at: previous.at.saturating_add(1), ..previous };
             let run = self.runs.get(previous.run);
-            match run.hashes.get(usize::from(previous.at) + 1) {
-                Some(next) if *next == seq => return Place { at: previous.at + 1, ..previous },
-                Some(_) => {}
-                None => append = Some(previous),
+            let known = run.equal(seqs, usize::from(previous.at) + 1);
+            if known > 0 {
+                return (next, known);
+            }
+            if run.hashes.len() == usize::from(previous.at) + 1 {
+                append = Some(previous);
             }
         }
         let known = self.contexts.get_mut(context);
-        if let Some(place) = known.find(seq) {
+        if let Some(place) = known.find(seqs[0]) {
             if let Some(previous) = previous
                 && place.at == 0
             {
                 self.runs.link(place.run, previous);
             }
-            return place;
+            return (place, self.runs.get(place.run).equal(seqs, usize::from(place.at)));
         }
+        // where every run names its parent, no block stands behind one that stands nowhere
+        let unknown = if known.finds_heads_only() {
+            seqs.len().min(RUN_BLOCKS)
+        } else {
+            let rest = seqs[1..].iter().take(RUN_BLOCKS - 1);
+            1 + rest.take_while(|seq| known.find(**seq).is_none()).count()
+        };
         if append.is_none()
             && let Some(previous) = previous
         {
@@ -236,20 +280,81 @@ impl Shard {
                 append = Some(previous);
             }
         }
+        let more = more + seqs.len() - unknown;
         // a parent in another context (a lie of a by-hash publisher) is no place to append to
         if let Some(previous) = append
             && self.runs.get(previous.run).context == context
-            && let Some(place) = self.runs.append(previous.run, seq, more)
         {
-            known.appended(seq, place);
-            return place;
+            let blocks = self.runs.append(previous.run, &seqs[..unknown], more);
+            if blocks > 0 {
+                let first = Place { at: previous.at + 1, ..previous };
+                known.appended(&seqs[..blocks], first);
+                return (first, blocks);
+            }
         }
-        let place = self.runs.create(context, seq, previous, root, more);
-        known.head(seq, place);
-        place
+        let first = self.runs.create(context, &seqs[..unknown], previous, root, more);
+        known.head(&seqs[..unknown], first);
+        (first, unknown)
     }
 
-    /// Names the block and lets the lane hold it; whole stretches are credited at once.
+    /// Names a stretch of blocks and lets the lane hold them; returns how many it could, and why not the next.
+    fn credit_all(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        names: &[u64],
+        first: Place,
+        fresh: bool,
+    ) -> (usize, Option<Skip>) {
+        let mut at = 0;
+        while at < names.len() {
+            let place = Place { at: first.at + at as u16, ..first };
+            let plain = match publisher.lanes[usize::from(holding.lane)].base {
+                None => self.name_plainly(publisher, &names[at..], place, holding.lane, fresh),
+                Some(_) => 0,
+            };
+            if plain > 0 {
+                self.credit_plainly(publisher, holding, &names[at..at + plain], place);
+            } else if let Err(reason) =
+                self.credit(publisher, holding, names[at], place, Naming { counts: true, fresh })
+            {
+                return (at, Some(reason));
+            }
+            at += plain.max(1);
+        }
+        (at, None)
+    }
+
+    /// Lets the lane hold blocks by its dialect's names.
+    fn credit_plainly(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        names: &[u64],
+        first: Place,
+    ) {
+        if first.run != holding.run || first.at != holding.span.end {
+            self.begin_stretch(holding, first);
+        }
+        let end = first.at + names.len() as u16;
+        holding.span.end = end;
+        if first.at >= holding.held_until {
+            holding.gained += names.len() as u64;
+            return;
+        }
+        let run = self.runs.get(first.run);
+        let Ok(cover) = run.cover_of(holding.instance, holding.owner) else { return };
+        for (name, at) in names.iter().zip(first.at..end) {
+            if run.covers[cover].holds(at) {
+                let copies = publisher.names.copies(*name, holding.lane);
+                publisher.names.set_copies(*name, holding.lane, copies + 1);
+            } else {
+                holding.gained += 1;
+            }
+        }
+    }
+
+    /// Names a block and lets the lane hold it; whole stretches are credited at once.
     pub(super) fn credit(
         &mut self,
         publisher: &mut Publisher,

@@ -4,6 +4,7 @@ use super::context::Owner;
 use super::dialect::Speech;
 use super::names::{LANES, Names};
 use super::orphan::Orphans;
+use super::recent::Recent;
 use super::run::Place;
 use crate::event::Skip;
 use crate::metrics::PublisherStats;
@@ -145,6 +146,7 @@ pub struct Parts {
 pub(super) struct Books<'a> {
     pub(super) lanes: &'a mut [Lane],
     pub(super) parts: &'a mut Parts,
+    pub(super) recent: &'a mut Recent,
     pub(super) stats: &'a PublisherStats,
 }
 
@@ -171,8 +173,10 @@ pub struct Publisher {
     pub lanes: Vec<Lane>,
     /// How it names its blocks.
     pub speech: Speech,
-    /// Names that its dialect does not have, and removed ones.
+    /// Names that its dialect does not have, with those of them that were removed.
     pub names: Names,
+    /// Blocks just removed by its dialect's names.
+    pub recent: Recent,
     /// Where the last name that it removed stood: the next one is often a neighbour.
     pub(super) removed: Place,
     /// Stores that wait for their parent.
@@ -212,6 +216,7 @@ impl Publisher {
             // one rank's part of a block is no holding of it
             speech: if needed > 0 { Speech::Alone } else { Speech::NEW },
             names: Names::new(salt),
+            recent: Recent::default(),
             removed: Place { run: 0, at: 0 },
             orphans: Orphans::default(),
             parts: Parts { needed, present: HashMap::new() },
@@ -225,6 +230,7 @@ impl Publisher {
     /// Heap bytes taken.
     pub fn bytes(&self) -> usize {
         self.names.bytes()
+            + self.recent.bytes()
             + self.orphans.bytes()
             + self.lanes.capacity() * size_of::<Lane>()
             + self.parts.present.capacity() * size_of::<((Place, u8), u32)>()
@@ -269,8 +275,8 @@ impl Publisher {
 
     /// Its own names apart from what their changes touch.
     pub(super) fn split(&mut self) -> (&mut Names, Books<'_>) {
-        let books = Books { lanes: &mut self.lanes, parts: &mut self.parts, stats: &self.stats };
-        (&mut self.names, books)
+        let Self { names, lanes, parts, recent, stats, .. } = self;
+        (names, Books { lanes, parts, recent, stats })
     }
 
     /// Number of a known lane.

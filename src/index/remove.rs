@@ -120,6 +120,12 @@ impl Shard {
         Ok(holds.then_some(Work::Clear { lanes, tenant, segment: 0 }))
     }
 
+    /// The only lane of a publisher that a removal touches.
+    pub(super) fn only_lane(publisher: &Publisher, lanes: Lanes) -> Option<u8> {
+        let mut all = (0..publisher.lanes.len() as u8).filter(|lane| lanes.take(publisher, *lane));
+        all.next().filter(|_| publisher.parts.needed == 0 && all.next().is_none())
+    }
+
     pub(super) fn remove(
         &mut self,
         publisher: &mut Publisher,
@@ -199,12 +205,15 @@ impl Shard {
                 let (_, ledger) = self.ledger(publisher);
                 let of =
                     |context| tenant.is_none_or(|tenant| ledger.contexts.get(context).key.tenant == tenant);
-                let Some(place) = ledger.any_held(lane, of) else { break };
-                let name = self.runs.label(place, dialect);
-                if !self.remove_name(publisher, name, Some(place), lane, Some(0)) {
-                    break;
+                let Some((run, mut span)) = ledger.any_held(lane, of) else { break };
+                let most = (budget - done).min(usize::from(u16::MAX)) as u16;
+                span.start = span.start.max(span.end.saturating_sub(most));
+                for at in span.start..span.end {
+                    let name = self.runs.label(Place { run, at }, dialect);
+                    publisher.names.set_copies(name, lane, 0);
                 }
-                done += 1;
+                self.release_plainly(publisher, run, span, lane);
+                done += usize::from(span.end - span.start);
             }
         }
         done

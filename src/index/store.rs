@@ -17,7 +17,7 @@ use hashbrown::HashTable;
 
 /// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
 const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
-/// Links followed to find out whether a block stands above itself.
+/// Runs passed to find out whether a block stands above itself.
 const ANCESTOR_STEPS: usize = 4096;
 /// Events of so few hashes are searched for repeats without a table.
 const FEW: usize = 24;
@@ -200,8 +200,10 @@ impl Shard {
             };
             let Some(place) = place else { continue };
             fresh = false;
-            let knows = publisher.names.known(*name) != Known::Not || self.holds_plainly(publisher, place);
-            if knows && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) {
+            let above = self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) == Some(true);
+            if above
+                && (publisher.names.known(*name) != Known::Not || self.knows_plainly(publisher, place))
+            {
                 return Err(Skip::Cycle);
             }
         }

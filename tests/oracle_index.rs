@@ -267,9 +267,6 @@ impl World {
             names[one] = names[other];
         }
         let parent = from.checked_sub(1).map(|above| names[above]);
-        if self.is_unlinked(at, &names, from) {
-            return;
-        }
         let symbols = &path[from..];
         let names = names[from..].to_vec();
         let blocks: Symbols = match self.senders[at].hashing {
@@ -309,16 +306,6 @@ impl World {
             self.model.store(at, &lane, parent, &names, &locals(&blocks), context, named);
         }
         self.apply(at, &lane, batch);
-    }
-
-    /// A block that stands above itself is recognised by the links between what is held: whoever removed something
-    /// may have taken one of them along.
-    fn is_unlinked(&self, at: usize, names: &[u64], from: usize) -> bool {
-        let removed = self.model.publishers[at].as_ref().is_some_and(|publisher| publisher.removed);
-        removed
-            && self.senders[at].hashing == Hashing::Content
-            && from > 0
-            && self.model.closes_a_circle(at, &names[from..], names[from - 1])
     }
 
     fn some_names(&mut self, at: usize) -> Vec<u64> {
@@ -421,10 +408,6 @@ impl World {
         let (rank, pool, mut hashing) = (publisher.rank, publisher.pool, self.senders[at].hashing);
         if matches!(hashing, Hashing::Seeded(_)) {
             hashing = Hashing::Seeded(self.dice.0 | 1);
-        }
-        // links to what a publisher took along are not kept, and only such names meet them
-        if hashing == Hashing::Content {
-            return;
         }
         self.shard.remove_publisher(self.senders[at].number);
         // what it held is taken away later, and must not count meanwhile

@@ -11,9 +11,10 @@
 //! | [`hash`] | the standard block hash |
 //! | [`table`] | a hash table that grows in small steps |
 //! | [`context`] | namespaces, and where each block of one stands |
-//! | [`run`], [`cover`] | runs, and who holds what of them |
+//! | [`run`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
 //! | [`dialect`], [`column`], [`dictionary`] | what publishers that hash alike call the blocks |
 //! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
+//! | [`recent`] | blocks just removed |
 //! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |
 //! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
 //! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |

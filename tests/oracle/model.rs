@@ -33,8 +33,6 @@ pub(crate) struct Publisher {
     pub(crate) pool: bool,
     names: HashMap<u64, Name>,
     orphans: Vec<Orphan>,
-    /// Whether it ever removed a block.
-    pub(crate) removed: bool,
 }
 
 /// One instance's answer, in blocks.
@@ -145,11 +143,6 @@ impl Model {
         names.iter().any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
     }
 
-    /// Whether one of the names stands on the way from the root to `parent`.
-    pub(crate) fn closes_a_circle(&self, at: usize, names: &[u64], parent: u64) -> bool {
-        self.known(at, parent).is_some_and(|block| self.stands_above(at, names, block))
-    }
-
     fn adopt(&mut self, at: usize, name: u64) {
         while let Some(index) = self.publisher(at).orphans.iter().position(|orphan| orphan.parent == name) {
             let orphan = self.publisher(at).orphans.remove(index);
@@ -217,7 +210,6 @@ impl Model {
         if let Some(name) = publisher.names.get_mut(&number)
             && let Some((count, blocks)) = name.lanes.get_mut(lane)
         {
-            publisher.removed = true;
             *count = left.unwrap_or(*count - 1);
             if *count == 0 {
                 let blocks = blocks.clone();

@@ -12,6 +12,7 @@ use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
 use super::shard::Shard;
+use super::store::{block_size, repeats};
 use crate::event::{Envelope, Skip, Slice, Store};
 use std::sync::Arc;
 
@@ -64,8 +65,11 @@ impl Shard {
         envelope: &Envelope,
         object: Object,
     ) -> Result<Work, Skip> {
+        if repeats(&object.hashes, &mut self.apply.seen) {
+            return Err(Skip::Cycle);
+        }
         let lane = self.lane(publisher, reading, store.medium, Some(envelope), object.tp_rank)?;
-        let size = super::store::block_size(publisher, store, Some(envelope))?;
+        let size = block_size(publisher, store, Some(envelope))?;
         let context = self.event_context(publisher, reading, store, Some(envelope), None, size)?;
         let key = self.contexts.get(context).key.clone();
         let salt = name_salt(publisher, reading, Some(envelope));

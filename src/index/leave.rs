@@ -44,7 +44,9 @@ impl Shard {
             self.dialects.leave(leaving.publisher.speech);
             self.forget_publisher(&leaving.publisher);
         }
-        done < budget && self.purge_orphaned(budget - done) && self.dialects.purge(&mut self.runs, budget - done)
+        done < budget
+            && self.purge_orphaned(budget - done)
+            && self.dialects.purge(&mut self.runs, budget - done)
     }
 
     /// First its own names, then what it holds by those of its dialect.

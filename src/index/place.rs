@@ -125,13 +125,8 @@ impl Shard {
         let mut holding = self.hold(publisher, row.lane, row.context);
         let (mut at, mut outcome) = (0, Ok(()));
         while at < row.seqs.len() && outcome.is_ok() {
-            let (first, blocks) = self.find_or_make(
-                row.context,
-                &row.seqs[at..],
-                *previous,
-                row.root && at == 0,
-                row.more,
-            );
+            let (first, blocks) =
+                self.find_or_make(row.context, &row.seqs[at..], *previous, row.root && at == 0, row.more);
             let credited =
                 self.credit_all(publisher, &mut holding, &row.names[at..at + blocks], first, row.fresh);
             let (credited, failed) = credited;

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 /// Blocks that a publisher remembers so.
 pub const RECENT_BLOCKS: usize = 1024;
+/// An entry of more blocks takes no further ones: they are forgotten together.
+const ENTRY_BLOCKS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -52,7 +54,8 @@ impl Recent {
     pub fn remember(&mut self, runs: &mut Runs, run: u32, span: Stretch) {
         self.blocks += usize::from(span.end - span.start);
         let new = Entry { run, span };
-        if let Some(last) = self.entries.back_mut().filter(|last| last.run == run) {
+        let last = self.entries.back_mut();
+        if let Some(last) = last.filter(|last| last.run == run && last.len() < ENTRY_BLOCKS) {
             if last.span.start == span.end {
                 last.span.start = span.start;
                 return;

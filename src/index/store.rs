@@ -201,9 +201,7 @@ impl Shard {
             let Some(place) = place else { continue };
             fresh = false;
             let above = self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) == Some(true);
-            if above
-                && (publisher.names.known(*name) != Known::Not || self.knows_plainly(publisher, place))
-            {
+            if above && (publisher.names.known(*name) != Known::Not || self.knows_plainly(publisher, place)) {
                 return Err(Skip::Cycle);
             }
         }
@@ -307,7 +305,7 @@ pub(super) fn block_size(
 }
 
 /// Whether a name stands twice in one event.
-fn repeats(names: &[u64], seen: &mut HashTable<u64>) -> bool {
+pub(super) fn repeats(names: &[u64], seen: &mut HashTable<u64>) -> bool {
     if names.len() <= FEW {
         return names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
     }

@@ -14,6 +14,8 @@ use super::table::mix;
 
 /// Entries of a group.
 const GROUP: usize = 8;
+/// A segment of fewer groups doubles: its bytes are few, and most dictionaries go through this.
+const SMALL_GROUPS: usize = 32;
 /// A segment with so many entries is split when it would grow.
 const SEGMENT_ENTRIES: usize = 2048;
 /// A segment is split no further than this many directory bits.
@@ -281,7 +283,7 @@ impl Dictionary {
             self.len -= 1;
             if self.len == 0 {
                 *self = Self::new(self.salt);
-            } else if segment.len * 2 < segment.groups.len() * GROUP / 2 && segment.groups.len() > 1 {
+            } else if segment.len < segment.groups.len() * 3 && segment.groups.len() > 1 {
                 self.bytes -= segment.bytes();
                 segment.rebuild(groups_for(segment.len));
                 self.bytes += segment.bytes();
@@ -312,7 +314,8 @@ impl Dictionary {
             } else {
                 self.bytes -= segment.bytes();
                 let groups = segment.groups.len();
-                segment.rebuild((groups + 1).max(groups * 7 / 5));
+                let larger = if groups < SMALL_GROUPS { groups * 2 } else { groups * 7 / 5 };
+                segment.rebuild(larger.max(1));
                 self.bytes += segment.bytes();
             }
         }

@@ -19,15 +19,15 @@ struct Entry {
 }
 
 impl Entry {
-    fn holds(&self, place: Place) -> bool {
+    fn holds(self, place: Place) -> bool {
         self.run == place.run && self.span.start <= place.at && place.at < self.span.end
     }
 
-    fn last(&self) -> Place {
+    fn last(self) -> Place {
         Place { run: self.run, at: self.span.end - 1 }
     }
 
-    fn len(&self) -> usize {
+    fn len(self) -> usize {
         usize::from(self.span.end - self.span.start)
     }
 }

@@ -421,7 +421,7 @@ impl Runs {
         cut
     }
 
-    fn free(&mut self, number: u32) -> Box<Run> {
+    fn free(&mut self, number: u32) -> Run {
         let run = self.slots[number as usize].take().expect("freed once");
         self.heap -= run.heap() + run.columns.heap();
         self.live -= 1;
@@ -430,6 +430,6 @@ impl Runs {
             self.slots = Vec::new();
             self.free = Vec::new();
         }
-        run
+        *run
     }
 }

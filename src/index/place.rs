@@ -2,7 +2,8 @@
 //!
 //! A block is found in one of two ways: it is the next one in its parent's run, or [`Context::find`] knows it
 //! (a head of a run; any block, where somebody stores by hash alone). What is found nowhere is appended behind
-//! its parent, or starts a run.
+//! its parent, or starts a run. All hashes of a step are computed first, and blocks are then found, named and held
+//! a stretch of one run at a time.
 //!
 //! [`Context::find`]: super::context::Context::find
 

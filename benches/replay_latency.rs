@@ -3,23 +3,27 @@
 //! One daemon of one reactor, one keep-alive connection, one question at a time, every answer checked. The replay
 //! comes over sockets from a publisher whose ring holds all batches; it is registered, heard out and unregistered
 //! a few times, and only what was asked between registration and the end of the replay counts.
+//!
+//! In the field publisher and router run elsewhere. Here the reactor has the first core for itself, and all other
+//! threads share the others, where the publisher, a process of its own, stands back behind the asker (`nice`).
+//! Needs two cores and `taskset`.
 
 #[path = "../tests/support/fleet.rs"]
 mod fleet;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet::{Ask, Daemon, Engine, MODEL, eventually, join, settle};
 use kvatlas::daemon::directory::Listing;
 use kvatlas::stream::stats::State;
-use kvatlas::wire::cache::{Cache, Load};
-use kvatlas::wire::feed::Feed;
-use kvatlas::wire::publisher::{Publisher, PublisherOptions};
 use mimalloc::MiMalloc;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::Client;
 
 #[global_allocator]
@@ -72,22 +76,57 @@ impl Asker {
 }
 
 /// A publisher whose ring holds a whole replay; nobody hears it yet.
-fn long_past() -> (Publisher, u64) {
-    let load = Load { seed: 7, block_size: BLOCK, blocks_per_step: STEP, prefixes: 64, capacity: None };
-    let (mut cache, mut feed) = (Cache::new(load), Feed::named("vllm-0.33.0", None, 0).unwrap());
-    let options = PublisherOptions {
-        replay: Some("tcp://127.0.0.1:0".into()),
-        buffer_steps: BATCHES,
-        ..PublisherOptions::new("tcp://127.0.0.1:0")
-    };
-    let publisher = Publisher::bind(options).unwrap();
-    for _ in 0..BATCHES {
-        let step = cache.step();
-        for payload in feed.payloads(&step, &cache, Duration::from_secs(1)) {
-            publisher.send(payload).unwrap();
-        }
+struct Past {
+    process: Child,
+    endpoint: String,
+    replay: String,
+    blocks: u64,
+}
+
+impl Past {
+    fn long() -> Self {
+        let (batches, step) = (BATCHES.to_string(), STEP.to_string());
+        let mut process = Command::new("nice")
+            .args(["-n", "5", env!("CARGO_BIN_EXE_kvatlas"), "publish", "--rate", "0", "--stay", "3600"])
+            .args(["--bind", "tcp://127.0.0.1:0", "--replay", "tcp://127.0.0.1:0", "--seed", "7"])
+            .args(["--prefixes", "64", "--batches", &batches, "--buffer-steps", &batches])
+            .args(["--blocks-per-event", &step, "--block-size", &BLOCK.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut line = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+        let (start, totals) = (line(), line());
+        let text = |name: &str| start[name].as_str().unwrap().to_owned();
+        let (endpoint, replay) = (text("endpoint"), text("replay_endpoint"));
+        Self { process, endpoint, replay, blocks: totals["blocks_held"].as_u64().unwrap() }
     }
-    (publisher, cache.blocks() as u64)
+}
+
+impl Drop for Past {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Moves the publisher and every thread of this process but the reactor to the other cores.
+fn leave_the_first_core(publisher: u32) {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert!(cores > 1, "the reactor cannot have a core for itself");
+    let threads = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
+    let others = threads.filter(|path| fs::read_to_string(path.join("comm")).unwrap().trim() != "reactor-0");
+    let others = others.map(|path| path.file_name().unwrap().to_owned());
+    let publishers = fs::read_dir(format!("/proc/{publisher}/task")).unwrap();
+    let publishers = publishers.map(|entry| entry.unwrap().file_name());
+    for thread in others.chain(publishers) {
+        let status = Command::new("taskset")
+            .args(["--pid", "--cpu-list", &format!("1-{}", cores - 1)])
+            .arg(&thread)
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("taskset is installed").success(), "{}", thread.display());
+    }
 }
 
 fn print(what: &str, mut times: Vec<Duration>) -> Duration {
@@ -112,9 +151,9 @@ fn listing(daemon: &Daemon) -> Arc<Listing> {
 }
 
 /// Hears the replay once, and asks meanwhile.
-fn hear(daemon: &Daemon, publisher: &Publisher, blocks: u64, asker: &mut Asker) -> (Vec<Duration>, Duration) {
+fn hear(daemon: &Daemon, past: &Past, asker: &mut Asker) -> (Vec<Duration>, Duration) {
     daemon.register(&json!({
-        "endpoint": publisher.endpoint(), "replay_endpoint": publisher.replay_endpoint(), "type": "vLLM",
+        "endpoint": past.endpoint, "replay_endpoint": past.replay, "type": "vLLM",
         "modelname": MODEL, "instance_id": "replayed", "block_size": BLOCK, "dp_rank": 0,
     }));
     let listing = listing(daemon);
@@ -124,7 +163,7 @@ fn hear(daemon: &Daemon, publisher: &Publisher, blocks: u64, asker: &mut Asker) 
         asker.ask();
     }
     let (start, mut times) = (Instant::now(), Vec::new());
-    while held.get() < blocks {
+    while held.get() < past.blocks {
         times.push(asker.ask());
     }
     let taken = start.elapsed();
@@ -135,14 +174,15 @@ fn hear(daemon: &Daemon, publisher: &Publisher, blocks: u64, asker: &mut Asker) 
 }
 
 fn main() {
-    let daemon = Daemon::start(1);
+    let daemon = Daemon::patient(1);
     let engine = Engine::new(1, BLOCK as u32, 0);
     let prompt: Vec<u32> = (0..DEPTH * BLOCK).map(|at| (at * 7919 % 128_000) as u32).collect();
     daemon.register(&engine.registration("asked"));
     join(&[&daemon], &[&engine]);
     engine.store(&prompt, 0..DEPTH, "GPU");
     settle(&[&daemon], &[&engine]);
-    let (publisher, blocks) = long_past();
+    let past = Past::long();
+    leave_the_first_core(past.process.id());
     let mut asker = Asker::new(&daemon, &prompt);
     for _ in 0..IDLE / 10 {
         asker.ask();
@@ -154,7 +194,7 @@ fn main() {
     let idle = print("idle", (0..IDLE).map(|_| asker.ask()).collect());
     let (mut times, mut taken) = (Vec::new(), Duration::ZERO);
     for _ in 0..ROUNDS {
-        let (more, time) = hear(&daemon, &publisher, blocks, &mut asker);
+        let (more, time) = hear(&daemon, &past, &mut asker);
         times.extend(more);
         taken += time;
     }

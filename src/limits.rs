@@ -51,6 +51,10 @@ pub const REACTORS: usize = 64;
 pub const TURN_BUDGET: u32 = 1 << 16;
 /// Events have one of so many parts of a turn.
 pub const INGEST_SHARE: u32 = 4;
+/// The same while queries come: twice as many halve the rate of a replay and gain a query nothing more.
+pub const INGEST_SHARE_ASKED: u32 = 16;
+/// Turns after a query for which further ones are expected: 10 ms and more.
+pub const TURNS_ASKED: u32 = 1024;
 /// Cost of receiving and decoding one event message: 64 fill a turn.
 pub const COST_EVENT: u32 = TURN_BUDGET / 64;
 /// Cost of hashing and applying one block: 200 fill a turn.
@@ -67,6 +71,8 @@ pub const BYTES_PER_COST: usize = 8;
 pub const STALL_MICROS: u64 = 1000;
 /// Submission queue of an io_uring; a reactor rarely has more operations new in one turn.
 pub const URING_ENTRIES: u32 = 512;
+/// Bytes that one read takes at most where the runtime reads by way of a buffer of the reactor.
+pub const STREAM_READ_BYTES: usize = 64 * 1024;
 
 /// Messages that one ring between two reactors holds (a power of two).
 pub const MESH_RING: usize = 256;

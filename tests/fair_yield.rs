@@ -146,7 +146,7 @@ fn a_turn_is_shared_and_a_yielded_task_finds_a_whole_one() {
 
 #[test]
 fn a_long_poll_is_a_stall() {
-    with_pump(Driver::Epoll, |_, turn, _| async move {
+    with_pump(support::driver(), |_, turn, _| async move {
         turn.spawn(async { thread::sleep(Duration::from_millis(2)) }).await;
         turn.spawn(async { sleep(Duration::from_millis(2)).await }).await;
         assert_eq!(turn.stalls(), 1);
@@ -155,8 +155,8 @@ fn a_long_poll_is_a_stall() {
 
 #[test]
 fn without_a_pump_nothing_waits() {
-    run(Driver::Epoll, |_| async { fair_yield().await }).unwrap();
-    with_pump(Driver::Epoll, |_, _, done| async move {
+    run(support::driver(), |_| async { fair_yield().await }).unwrap();
+    with_pump(support::driver(), |_, _, done| async move {
         // A task that is parked when the pump leaves still comes to its end.
         let parked = spawn(fair_yield());
         done.set();
@@ -166,7 +166,7 @@ fn without_a_pump_nothing_waits() {
 
 #[test]
 fn a_task_that_wakes_itself_starves_the_timers() {
-    run(Driver::Epoll, |_| async {
+    run(support::driver(), |_| async {
         let fired = Rc::new(Cell::new(false));
         let timer = spawn({
             let fired = fired.clone();

@@ -8,8 +8,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use kvatlas::reactor::{Listen, Settings, StartError, start};
-use kvatlas::rt::Driver;
-use support::{Client, Playground, alone, descriptors, drivers, eventually, play, request, settings};
+use support::{Client, Playground, alone, descriptors, driver, drivers, eventually, play, request, settings};
 
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -137,12 +136,12 @@ fn what_cannot_start_says_why_and_leaves_nothing() {
     let _alone = alone();
     let before = descriptors();
     assert!(matches!(
-        start(Settings { reactors: 0, ..settings(Driver::Epoll) }, Playground::new),
+        start(Settings { reactors: 0, ..settings(driver()) }, Playground::new),
         Err(StartError::Reactors(0))
     ));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = vec![Listen::Tcp(taken.local_addr().unwrap())];
-    let error = start(Settings { listen, ..settings(Driver::Epoll) }, Playground::new).err().unwrap();
+    let error = start(Settings { listen, ..settings(driver()) }, Playground::new).err().unwrap();
     assert!(error.to_string().contains("cannot listen on 127.0.0.1"), "{error}");
     drop(taken);
     eventually("all descriptors are closed", || descriptors() == before);
@@ -152,7 +151,7 @@ fn what_cannot_start_says_why_and_leaves_nothing() {
 #[test]
 fn a_reactor_that_dies_takes_the_others_along_and_is_named() {
     let _alone = alone();
-    let mut settings = settings(Driver::Epoll);
+    let mut settings = settings(driver());
     settings.reactors = 2;
     let reactors = start(settings, |seat| {
         let service = Playground::new(seat);

@@ -18,13 +18,15 @@ use clap::{Parser, Subcommand};
 
 use exit::Failure;
 
+use crate::rt;
+
 /// Knows where every reusable KV-cache block of an inference fleet lives.
 ///
 /// Inference engines keep the attention keys and values of prompts they have seen. A request that starts with
 /// the same tokens is cheap on an engine that still holds them. kvatlas listens to the events of engines and
 /// storage pools and answers, for any prompt, which instance holds how much of it and on which tier.
 #[derive(Debug, Parser)]
-#[command(version, after_help = AFTER_HELP)]
+#[command(version = rt::VERSION, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -135,11 +135,11 @@ impl Local {
         match link {
             Link::Unreached => {
                 stats.connect_failed.add(1);
-                return stats.fail("cannot connect to the endpoint; trying again".to_owned());
+                return self.fail_to_link("cannot connect to the endpoint; trying again".to_owned());
             }
             Link::Unagreed(how) => {
                 stats.handshake_failed.add(1);
-                return stats.fail(format!("connected to the endpoint, but {how}"));
+                return self.fail_to_link(format!("connected to the endpoint, but {how}"));
             }
             Link::Up | Link::Down => {}
         }
@@ -156,6 +156,20 @@ impl Local {
             self.stale.set(false);
         }
         self.tell();
+    }
+
+    /// Another attempt was in vain. Only the first of all is worth a line of the log.
+    fn fail_to_link(&self, why: String) {
+        let stats = &self.listing.stats;
+        if stats.connect_failed.get() + stats.handshake_failed.get() == 1 {
+            tracing::warn!(
+                instance = self.listing.key.instance,
+                rank = self.listing.key.rank,
+                endpoint = self.listing.endpoint.as_str(),
+                "{why}"
+            );
+        }
+        stats.fail(why);
     }
 
     /// How long the endpoint has been without a connection.

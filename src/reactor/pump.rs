@@ -24,8 +24,10 @@ pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
         }
         announced = true;
         let beat = pulse.beat().await;
-        room.seat.turn.renew();
         room.seat.ingest.renew();
+        if room.seat.turn.renew() {
+            room.seat.ingest.expect_queries();
+        }
         let before = port.traffic().sent;
         let mut taken = 0;
         match beat {

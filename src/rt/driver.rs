@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use super::runtime::OTHERWISE;
+
 /// Which driver is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Driver {
@@ -49,29 +51,34 @@ pub struct Unavailable {
 impl Unavailable {
     /// Explains an error of setting up a ring.
     pub fn new(error: &io::Error) -> Self {
-        Self { errno: error.raw_os_error(), message: error.to_string() }
+        Self::because(error.raw_os_error(), error.to_string())
+    }
+
+    /// Explains what stands in the way of a ring, as if the kernel had said `errno`.
+    pub fn because(errno: Option<i32>, message: String) -> Self {
+        Self { errno, message }
     }
 
     /// What an operator can do about it.
-    pub fn remedy(&self) -> &'static str {
-        match self.errno {
+    pub fn remedy(&self) -> String {
+        let cure = match self.errno {
             Some(libc::EPERM | libc::EACCES) => {
                 "a seccomp profile or the sysctl kernel.io_uring_disabled forbids it: allow io_uring_setup, \
-                 io_uring_enter and io_uring_register, or choose epoll"
+                 io_uring_enter and io_uring_register, or "
             }
             Some(libc::ENOSYS) => {
-                "the kernel has no io_uring or a seccomp profile hides it: use Linux 5.6 or newer and allow it, \
-                 or choose epoll"
+                "the kernel has no io_uring or a seccomp profile hides it: use Linux 5.6 or newer and allow it, or "
             }
             Some(libc::ENOMEM) => {
-                "the ring's memory may not be locked: raise the memlock limit (LimitMEMLOCK, ulimit -l), or \
-                 choose epoll"
+                "the ring's memory may not be locked: raise the memlock limit (LimitMEMLOCK, ulimit -l), or "
             }
             Some(libc::EMFILE | libc::ENFILE) => {
-                "no file descriptor is left: raise the nofile limit (LimitNOFILE, ulimit -n)"
+                return "no file descriptor is left: raise the nofile limit (LimitNOFILE, ulimit -n)"
+                    .to_owned();
             }
-            _ => "choose epoll",
-        }
+            _ => "",
+        };
+        format!("{cure}{OTHERWISE}")
     }
 }
 
@@ -87,6 +94,11 @@ pub enum DriverError {
     /// io_uring was demanded and cannot be used.
     #[error("{0}")]
     IoUring(Unavailable),
+    /// epoll was demanded of a runtime that has none.
+    #[error(
+        "driver epoll is not in this build: its runtime, {0}, waits by io_uring only; choose io_uring, or {OTHERWISE}"
+    )]
+    NoEpoll(&'static str),
     /// epoll itself failed.
     #[error("epoll cannot be set up: {0}")]
     Epoll(io::Error),

@@ -18,6 +18,20 @@ use super::driver::{Chosen, Driver, DriverError, Unavailable};
 use super::sys;
 use crate::limits::URING_ENTRIES;
 
+/// The runtime of this build.
+pub const RUNTIME: &str = "monoio";
+/// The version of this build, with its runtime.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (monoio)");
+/// The drivers that may be asked for.
+pub const DRIVERS: &[Driver] = &[Driver::Auto, Driver::IoUring, Driver::Epoll];
+/// What to do where io_uring cannot be used.
+pub(super) const OTHERWISE: &str = "choose epoll";
+
+/// Descriptors that the executors of this process never give back.
+pub fn left_behind() -> usize {
+    0
+}
+
 /// Runs `start(chosen)` to its end on this thread, on the driver that is wanted or falls to hand. Tasks that
 /// still run then are dropped.
 pub fn run<F: Future>(driver: Driver, start: impl FnOnce(Chosen) -> F) -> Result<F::Output, DriverError> {
@@ -125,21 +139,6 @@ impl Stream {
             Self::Unix(stream) => stream.write(part).await,
         };
         (result, part.into_inner())
-    }
-
-    /// Writes all of `buf`. Must not be dropped while it waits.
-    pub async fn write_all(&mut self, mut buf: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let mut from = 0;
-        while from < buf.len() {
-            let (result, back) = self.write(buf, from).await;
-            buf = back;
-            match result {
-                Ok(0) => return (Err(io::ErrorKind::WriteZero.into()), buf),
-                Ok(n) => from += n,
-                Err(error) => return (Err(error), buf),
-            }
-        }
-        (Ok(()), buf)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Which half of a socket [`shutdown`] ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,29 @@ pub fn eventfd() -> io::Result<OwnedFd> {
     }
     // SAFETY: `fd` was just created and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether this thread may use io_uring: makes a ring, asks what it can do, and closes it.
+pub fn try_io_uring() -> io::Result<()> {
+    // As the kernel has them: 120 bytes of parameters; a head of 16 bytes and 8 for each operation of a probe.
+    const PARAMETERS: usize = 120 / 4;
+    const OPERATIONS: u32 = 256;
+    const REGISTER_PROBE: libc::c_uint = 8;
+    let mut parameters = [0u32; PARAMETERS];
+    // SAFETY: `parameters` has the size that the kernel fills; the result is checked before use.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just created and nobody else owns it.
+    let ring = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let mut probe = [0u64; 2 + OPERATIONS as usize];
+    let (number, probe) = (ring.as_raw_fd(), probe.as_mut_ptr());
+    // SAFETY: `probe` has room for as many operations as are asked for.
+    if unsafe { libc::syscall(libc::SYS_io_uring_register, number, REGISTER_PROBE, probe, OPERATIONS) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// A second descriptor for what `fd` names; an error when `fd` is not open.
@@ -49,6 +72,16 @@ pub fn shutdown(fd: RawFd, half: Half) {
     };
     // SAFETY: no pointers; a descriptor that is not a socket is an error of the call.
     unsafe { libc::shutdown(fd, how) };
+}
+
+/// Sends what the buffer of a connected socket takes at once, and says how much; `WouldBlock` when that is
+/// nothing. A peer that has gone is an error, never a signal. The caller vouches that `fd` still names the socket
+/// that is meant.
+pub fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: pointer and length are those of a slice that outlives the call, which only reads it.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// The CPUs that the calling thread may run on, ascending.

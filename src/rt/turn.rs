@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use super::wake::{Line, poke, yield_in};
 use super::{Task, spawn};
-use crate::limits::{INGEST_SHARE, STALL_MICROS, TURN_BUDGET};
+use crate::limits::{INGEST_SHARE, INGEST_SHARE_ASKED, STALL_MICROS, TURN_BUDGET, TURNS_ASKED};
 
 /// The budget of one line of a reactor, shared by its tasks.
 #[derive(Default, Debug)]
 pub struct Turn {
     line: Line,
     used: Cell<u32>,
+    /// Turns for which queries are expected still.
+    asked: Cell<u32>,
     turns: Cell<u64>,
     yields: Cell<u64>,
     stalls: Cell<u64>,
@@ -49,18 +51,26 @@ impl Turn {
         self.used.get() >= self.budget()
     }
 
-    /// Events get a part of a turn, so that a query behind them waits for little.
+    /// Events get a part of a turn, so that a query behind them waits for little; a smaller one while queries
+    /// come, since shorter turns cost more of them.
     fn budget(&self) -> u32 {
         match self.line {
             Line::Query => TURN_BUDGET,
+            Line::Ingest if self.asked.get() > 0 => TURN_BUDGET / INGEST_SHARE_ASKED,
             Line::Ingest => TURN_BUDGET / INGEST_SHARE,
         }
     }
 
-    /// Begins a new turn: the pump's pass.
-    pub fn renew(&self) {
-        self.used.set(0);
+    /// Begins a new turn: the pump's pass. Says whether anything was spent in the last one.
+    pub fn renew(&self) -> bool {
         self.turns.set(self.turns.get() + 1);
+        self.asked.set(self.asked.get().saturating_sub(1));
+        self.used.take() > 0
+    }
+
+    /// Queries were answered just now: more of them are expected for [`TURNS_ASKED`] turns.
+    pub fn expect_queries(&self) {
+        self.asked.set(TURNS_ASKED);
     }
 
     /// Starts a task on this reactor whose every poll is timed: a long one is counted as a stall.
@@ -93,5 +103,39 @@ impl Turn {
     /// Polls of tasks that took longer than [`STALL_MICROS`].
     pub fn stalls(&self) -> u64 {
         self.stalls.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of one cost that a turn takes before it is over.
+    fn steps(turn: &Turn) -> u32 {
+        let cost = TURN_BUDGET / 256;
+        (1..).find(|_| turn.charge(cost)).unwrap_or(0)
+    }
+
+    #[test]
+    fn events_have_a_smaller_share_for_a_while_after_each_query() {
+        let ingest = Turn::new(Line::Ingest);
+        assert_eq!(steps(&ingest), 256 / INGEST_SHARE);
+        ingest.expect_queries();
+        assert_eq!(ingest.budget(), TURN_BUDGET / INGEST_SHARE_ASKED);
+        for _ in 1..TURNS_ASKED {
+            ingest.renew();
+            assert_eq!(ingest.budget(), TURN_BUDGET / INGEST_SHARE_ASKED);
+        }
+        ingest.renew();
+        assert_eq!(steps(&ingest), 256 / INGEST_SHARE);
+    }
+
+    #[test]
+    fn the_share_of_queries_is_always_whole() {
+        let queries = Turn::new(Line::Query);
+        queries.expect_queries();
+        assert_eq!(steps(&queries), 256);
+        assert!(queries.renew());
+        assert!(!queries.renew());
     }
 }

@@ -27,7 +27,7 @@ use crate::http;
 use crate::limits::{FDS_PER_PUBLISHER, FDS_RESERVED, REACTORS, SHUTDOWN_SECONDS};
 use crate::reactor::{self, Reactors, StartError};
 use crate::rt::pin::Cpus;
-use crate::rt::{Driver, sys};
+use crate::rt::{self, Driver, DriverError, sys};
 use crate::stream::contexts::Contexts;
 use crate::stream::subscription;
 
@@ -87,7 +87,11 @@ fn start(settings: &Settings) -> Result<(Reactors<Message>, Arc<Directory>), Fai
 }
 
 fn not_started(error: &StartError) -> Failed {
-    let code = if matches!(error, StartError::Listen { .. }) { exit::UNAVAILABLE } else { exit::INTERNAL };
+    let code = match error {
+        StartError::Listen { .. } => exit::UNAVAILABLE,
+        StartError::Driver { error: DriverError::NoEpoll(_), .. } => exit::USAGE,
+        _ => exit::INTERNAL,
+    };
     (code, error.to_string())
 }
 
@@ -137,7 +141,10 @@ fn serve(
 ) -> Result<(), Failed> {
     for chosen in reactors.drivers.iter().take(1) {
         match &chosen.fallback {
-            None => tracing::info!(driver = chosen.name, reactors = reactors.drivers.len(), "reactors run"),
+            None => {
+                let (runtime, driver) = (rt::RUNTIME, chosen.name);
+                tracing::info!(runtime, driver, reactors = reactors.drivers.len(), "reactors run");
+            }
             Some(why) => tracing::warn!(driver = chosen.name, "io_uring is not available: {why}"),
         }
     }

@@ -21,7 +21,15 @@ pub const LOST: Duration = Duration::from_secs(20);
 pub fn drivers() -> Vec<Driver> {
     // On a thread of its own: the kernel tears a ring down with signals to the thread that used it.
     let uring = std::thread::spawn(|| rt::run(Driver::IoUring, |_| async {}).is_ok()).join().unwrap();
-    if uring { vec![Driver::IoUring, Driver::Epoll] } else { vec![Driver::Epoll] }
+    let mut drivers = vec![Driver::IoUring, Driver::Epoll];
+    drivers.retain(|&driver| rt::DRIVERS.contains(&driver) && (uring || driver != Driver::IoUring));
+    assert!(!drivers.is_empty(), "{} needs io_uring, which is not to be had here", rt::RUNTIME);
+    drivers
+}
+
+/// One of them, where it does not matter which: epoll, where this build has it.
+pub fn driver() -> Driver {
+    drivers().pop().expect("one at least")
 }
 
 /// One test of this process at a time: for those that count descriptors or fill cores.
@@ -30,9 +38,9 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Open descriptors of this process.
+/// Open descriptors of this process, without those that its runtime has lost.
 pub fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
+    fs::read_dir("/proc/self/fd").unwrap().count() - rt::left_behind()
 }
 
 /// Waits until `ready`; fails the test when it never is.

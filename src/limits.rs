@@ -14,6 +14,10 @@ pub const HTTP_READ_BYTES: usize = 16 * 1024;
 pub const HTTP_TRUSTED_BYTES: usize = 64 * 1024;
 /// Largest receive buffer that a connection keeps between requests, bytes.
 pub const HTTP_KEPT_BYTES: usize = 256 * 1024;
+/// Largest receive buffer that is kept for other connections of its reactor, bytes: some 300,000 tokens as JSON.
+pub const HTTP_SPARE_BYTES: usize = 2 * 1024 * 1024;
+/// Bytes of all receive buffers that a reactor so keeps.
+pub const HTTP_SPARES_BYTES: usize = 16 * 1024 * 1024;
 /// Default for the most open HTTP connections of one reactor (503 beyond).
 pub const HTTP_CONNECTIONS: usize = 4096;
 /// Default for how long a connection may stay silent, seconds.

@@ -1,5 +1,6 @@
 //! Set-up: large bodies, promised and sent, on one connection. Claim: a promise makes no room, room
-//! grows with what came in few steps, and between requests a big buffer is given back.
+//! grows with what came in few steps, between requests a big buffer is given back, and the next long body is read
+//! into it at once, on whatever connection of the thread.
 
 use kvatlas::http::{Decoder, Limits, Step};
 use kvatlas::limits::{HTTP_KEPT_BYTES, HTTP_READ_BYTES, HTTP_TRUSTED_BYTES};
@@ -85,4 +86,23 @@ fn one_buffer_serves_small_requests() {
         decoder.give_back(buffer);
         assert!(matches!(decoder.next(), Step::Request(_)));
     }
+}
+
+#[test]
+fn the_next_long_body_finds_the_room_of_the_last_one() {
+    let body = vec![b'x'; 4 * HTTP_TRUSTED_BYTES + HTTP_KEPT_BYTES];
+    let mut input = head(&format!("content-length: {}", body.len()));
+    input.extend_from_slice(&body);
+    let mut reads = Vec::new();
+    for _ in 0..3 {
+        let mut decoder = Decoder::new(Limits::default());
+        reads.push(send(&mut decoder, &input).0);
+        assert!(matches!(decoder.next(), Step::Request(request) if request.body == body));
+        assert_eq!(decoder.next(), Step::NeedMore);
+        let buffer = decoder.take_buffer();
+        assert!(buffer.capacity() <= HTTP_KEPT_BYTES);
+        decoder.give_back(buffer);
+    }
+    assert_eq!(reads[1..], [2, 2], "the head comes with the first read");
+    assert!(reads[0] > 2);
 }

@@ -46,6 +46,7 @@ async fn answer(
         .map_err(|error| bad(error.to_string()))?;
     let blocks = match body.prompt {
         Prompt::Tokens => scratch.tokens.len() / body.block_size as usize,
+        Prompt::Packed { bytes, .. } => bytes / size_of::<u32>() / body.block_size as usize,
         Prompt::Hashes => scratch.hashes.len(),
     };
     let seed = daemon.shard.borrow().seed();
@@ -56,6 +57,10 @@ async fn answer(
     let question = question(body, blocks).map_err(bad)?;
     let mut path = match prompt {
         Prompt::Tokens => Path::of_tokens(&scratch.tokens, &extra, block_size, seed, &mut scratch.hashes),
+        Prompt::Packed { at, bytes } => {
+            let packed = &request.body[at..at + bytes];
+            Path::of_packed(packed, &extra, block_size, seed, &mut scratch.hashes)
+        }
         Prompt::Hashes => Path::of_hashes(&scratch.hashes),
     };
     let accept = Encoding::of_accept(request.accept);

@@ -23,12 +23,45 @@ pub fn comma(out: &mut Vec<u8>, start: usize) {
 }
 
 fn number(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    // mostly a rank, or nothing on a medium
+    if value < 10 {
+        out.push(b'0' + value as u8);
+    } else {
+        out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
 }
 
 fn member(out: &mut Vec<u8>, name: &str, value: u64) {
     out.extend_from_slice(name.as_bytes());
     number(out, value);
+}
+
+/// A number that was just written. What an instance holds often lies on one medium of one rank, so that the same
+/// number comes again and again, and is copied.
+struct Written {
+    value: u64,
+    at: usize,
+    length: usize,
+}
+
+impl Written {
+    /// [`member`], remembering its number.
+    fn first(out: &mut Vec<u8>, name: &str, value: u64) -> Self {
+        out.extend_from_slice(name.as_bytes());
+        let at = out.len();
+        number(out, value);
+        Self { value, at, length: out.len() - at }
+    }
+
+    /// [`member`].
+    fn member(&self, out: &mut Vec<u8>, name: &str, value: u64) {
+        out.extend_from_slice(name.as_bytes());
+        if value == self.value {
+            out.extend_from_within(self.at..self.at + self.length);
+        } else {
+            number(out, value);
+        }
+    }
 }
 
 /// The entry of an instance of which nothing is known here.
@@ -151,15 +184,16 @@ impl Writer<'_> {
         let tokens = |blocks: u32| u64::from(blocks) * size;
         let out = &mut *self.out;
         out.extend_from_slice(&entry.key);
-        member(out, "{\"longest_matched\":", tokens(answer.hits()[hit as usize].longest));
-        member(out, ",\"GPU\":", tokens(answer.on(hit, 0)));
+        let longest =
+            Written::first(out, "{\"longest_matched\":", tokens(answer.hits()[hit as usize].longest));
+        longest.member(out, ",\"GPU\":", tokens(answer.on(hit, 0)));
         out.extend_from_slice(b",\"DP\":{");
         let start = out.len();
         let rank = |out: &mut Vec<u8>, rank: u32, blocks: u32| {
             comma(out, start);
             out.push(b'"');
             number(out, u64::from(rank));
-            member(out, "\":", tokens(blocks));
+            longest.member(out, "\":", tokens(blocks));
         };
         let found = |rank: u32| answer.ranks(hit).find(|(other, _)| *other == rank).map_or(0, |(_, n)| n);
         for registered in &entry.ranks {
@@ -170,8 +204,8 @@ impl Writer<'_> {
                 rank(out, other, blocks);
             }
         }
-        member(out, "},\"CPU\":", tokens(answer.on(hit, 1)));
-        member(out, ",\"DISK\":", tokens(answer.on(hit, 2)));
+        longest.member(out, "},\"CPU\":", tokens(answer.on(hit, 1)));
+        longest.member(out, ",\"DISK\":", tokens(answer.on(hit, 2)));
         for (medium, blocks) in answer.media(hit).filter(|(medium, _)| *medium > 2) {
             out.push(b',');
             json_string(out, shard.medium_name(medium));

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, Head, Method};
+use super::spares;
 use crate::limits;
 
 /// How much one connection may send for one request.
@@ -110,18 +111,32 @@ impl Decoder {
 
     /// Lends the receive buffer: its length is what came and is not consumed, behind it is room.
     ///
-    /// The room grows with what was received, never by what a head merely promises. Until
+    /// The room grows with what was received, never by what a head merely promises, unless a buffer large enough
+    /// is there for all. Until
     /// [`Self::give_back`] the decoder has nothing to look at and must not be asked for a step.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.release();
         self.compact();
         let wanted = self.expected().max(1);
         let spare = self.buffer.capacity() - self.buffer.len();
-        if spare < wanted.min(limits::HTTP_READ_BYTES / 4) {
+        if spare < wanted.min(limits::HTTP_READ_BYTES / 4) && !self.borrow_room(wanted) {
             let most = limits::HTTP_TRUSTED_BYTES.max(3 * self.buffer.len());
             self.buffer.reserve(wanted.clamp(limits::HTTP_READ_BYTES, most));
         }
         std::mem::take(&mut self.buffer)
+    }
+
+    /// Moves to a buffer that is kept for long bodies, if one has room for `wanted` more bytes.
+    fn borrow_room(&mut self, wanted: usize) -> bool {
+        let least = self.buffer.len() + wanted;
+        // what a connection may keep for itself, it allocates for itself
+        if least <= limits::HTTP_KEPT_BYTES {
+            return false;
+        }
+        let Some(mut room) = spares::take(least) else { return false };
+        room.extend_from_slice(&self.buffer);
+        self.buffer = room;
+        true
     }
 
     /// Takes the buffer back after a read appended to it, or did not.
@@ -274,8 +289,9 @@ impl Decoder {
             && self.buffer.capacity() > limits::HTTP_KEPT_BYTES
             && self.buffer.len() <= limits::HTTP_KEPT_BYTES / 2
         {
-            let least = limits::HTTP_READ_BYTES.max(2 * self.buffer.len());
-            self.buffer.shrink_to(least);
+            let mut small = Vec::with_capacity(limits::HTTP_READ_BYTES.max(2 * self.buffer.len()));
+            small.extend_from_slice(&self.buffer);
+            spares::give(std::mem::replace(&mut self.buffer, small));
         }
     }
 
@@ -289,6 +305,13 @@ impl Decoder {
             State::Body(_, Some(chunks)) => chunks.left().saturating_add(limits::HTTP_READ_BYTES / 4),
             _ => limits::HTTP_READ_BYTES,
         }
+    }
+}
+
+impl Drop for Decoder {
+    /// A client that connects for one long request leaves its room to the next one.
+    fn drop(&mut self) {
+        spares::give(std::mem::take(&mut self.buffer));
     }
 }
 

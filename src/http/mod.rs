@@ -10,6 +10,7 @@ mod head;
 pub mod object;
 pub mod response;
 pub mod router;
+mod spares;
 pub mod tokens;
 
 pub use decoder::{Decoder, Limits, Refusal, Request, Step};

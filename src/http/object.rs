@@ -76,6 +76,10 @@ impl<'a> Members<'a> {
     /// The value of the key just taken, and steps over it: valid JSON of any kind.
     pub fn value(&mut self) -> Result<&'a [u8], Invalid> {
         let rest = self.rest();
+        if let Some(text) = plain_string(rest) {
+            self.at += text.len() + 2;
+            return Ok(&rest[..text.len() + 2]);
+        }
         let mut stream = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
         match stream.next() {
             Some(Ok(IgnoredAny)) => {}
@@ -141,14 +145,9 @@ impl<'a> Members<'a> {
     /// Reads the string that begins here.
     fn string(&mut self) -> Result<Cow<'a, str>, Invalid> {
         let rest = self.rest();
-        let plain = memchr::memchr2(b'"', b'\\', &rest[1..]).map(|end| &rest[1..=end]);
-        if let Some(plain) = plain
-            && rest[plain.len() + 1] == b'"'
-            && plain.iter().all(|byte| matches!(byte, b' '..=b'~'))
-        {
+        if let Some(plain) = plain_string(rest) {
             self.at += plain.len() + 2;
-            // only ASCII, as was just seen
-            return Ok(String::from_utf8_lossy(plain));
+            return Ok(Cow::Borrowed(plain));
         }
         let mut stream = serde_json::Deserializer::from_slice(rest).into_iter::<Key<'a>>();
         match stream.next() {
@@ -160,4 +159,13 @@ impl<'a> Members<'a> {
             None => Err(self.invalid("expected a key")),
         }
     }
+}
+
+/// What is between the quotes of the string that `rest` begins with, if it is printable ASCII without escapes.
+fn plain_string(rest: &[u8]) -> Option<&str> {
+    let (b'"', inside) = rest.split_first()? else { return None };
+    let length = inside.iter().position(|byte| !matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~'))?;
+    let (text, end) = inside.split_at(length);
+    // only ASCII, as was just seen
+    (end[0] == b'"').then(|| std::str::from_utf8(text).ok()).flatten()
 }

@@ -4,44 +4,63 @@
 //! `local[i] = XXH3(tokens of block i as little-endian u32)`, `seq[0] = local[0]`,
 //! `seq[i] = XXH3(le64(seq[i-1]) ‖ le64(local[i]))`.
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use std::borrow::Cow;
+
+use xxhash_rust::const_xxh3::const_custom_default_secret;
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
 /// Seed of the contract.
 pub const DEFAULT_SEED: u64 = 1337;
 
+/// Bytes of a token.
+const TOKEN_BYTES: usize = size_of::<u32>();
+/// Longest input, bytes, that XXH3 mixes with the seed itself; a longer one with a secret made of the seed.
+const SEEDED_BYTES: usize = 240;
+/// That secret for the seed of the contract, which would be made anew with every long block.
+const DEFAULT_SECRET: [u8; 192] = const_custom_default_secret(DEFAULT_SEED);
+
 /// Local hash of one block.
+#[inline]
 pub fn local(tokens: &[u32], seed: u64) -> u64 {
-    // engines' usual block sizes; clearing more stack than a block needs costs more than hashing it
-    match tokens.len() {
-        0..=16 => on_stack::<64>(tokens, seed),
-        17..=64 => on_stack::<256>(tokens, seed),
-        65..=256 => on_stack::<1024>(tokens, seed),
-        _ => {
-            let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-            xxh3_64_with_seed(&bytes, seed)
+    local_of_packed(&packed(tokens), seed)
+}
+
+/// Local hash of one block of tokens as little-endian bytes.
+#[inline]
+fn local_of_packed(block: &[u8], seed: u64) -> u64 {
+    // where the length is known to the compiler, nothing of it is left to decide
+    match block.as_array::<{ 16 * TOKEN_BYTES }>() {
+        Some(block) => xxh3_64_with_seed(block, seed),
+        None if seed == DEFAULT_SEED && block.len() > SEEDED_BYTES => {
+            xxh3_64_with_secret(block, &DEFAULT_SECRET)
         }
+        None => xxh3_64_with_seed(block, seed),
     }
 }
 
-/// Hash of at most `N / 4` tokens.
-fn on_stack<const N: usize>(tokens: &[u32], seed: u64) -> u64 {
-    let mut bytes = [0u8; N];
-    for (to, token) in bytes.chunks_exact_mut(4).zip(tokens) {
-        to.copy_from_slice(&token.to_le_bytes());
+/// Tokens as little-endian bytes, which they are already on nearly every machine.
+#[inline]
+fn packed(tokens: &[u32]) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        Cow::Borrowed(bytemuck::cast_slice(tokens))
+    } else {
+        tokens.iter().flat_map(|token| token.to_le_bytes()).collect()
     }
-    xxh3_64_with_seed(&bytes[..tokens.len() * 4], seed)
 }
 
 /// Hash of a block and everything before it, from the hash before it and its own local hash.
+#[inline]
 pub fn rolling(previous: u64, local: u64, seed: u64) -> u64 {
     pair(previous, local, seed)
 }
 
 /// A local hash that only a block with the same extra keys (images, embeddings) has.
+#[inline]
 pub fn with_extra(local: u64, digest: u64, seed: u64) -> u64 {
     pair(local, digest, seed)
 }
 
+#[inline]
 fn pair(first: u64, second: u64, seed: u64) -> u64 {
     let mut bytes = [0u8; 16];
     bytes[..8].copy_from_slice(&first.to_le_bytes());
@@ -50,24 +69,47 @@ fn pair(first: u64, second: u64, seed: u64) -> u64 {
 }
 
 /// The rolling hash of the next block: `previous` is `None` at the root.
+#[inline]
 pub fn next(previous: Option<u64>, local: u64, seed: u64) -> u64 {
     previous.map_or(local, |previous| rolling(previous, local, seed))
 }
 
 /// Rolling hashes of the complete blocks of a prompt without extra keys.
 pub fn sequence_hashes(tokens: &[u32], block_size: usize, seed: u64) -> Vec<u64> {
-    let mut hashes: Vec<u64> = Vec::with_capacity(tokens.len() / block_size.max(1));
-    for block in tokens.chunks_exact(block_size.max(1)) {
-        hashes.push(next(hashes.last().copied(), local(block, seed), seed));
-    }
+    let mut hashes: Vec<u64> = Vec::new();
+    roll(&packed(tokens), block_size.max(1) * TOKEN_BYTES, seed, &mut hashes);
     hashes
+}
+
+/// Appends the rolling hashes of the complete blocks of packed `tokens`, which follow those of `hashes`.
+///
+/// Only the rolling hash waits for the one before it: it stays in a register, so that the processor is at the
+/// local hashes of the next blocks meanwhile.
+fn roll(tokens: &[u8], block_bytes: usize, seed: u64, hashes: &mut Vec<u64>) {
+    let mut blocks = tokens.chunks_exact(block_bytes);
+    let mut previous = match hashes.last() {
+        Some(last) => *last,
+        None => match blocks.next() {
+            Some(root) => {
+                let root = local_of_packed(root, seed);
+                hashes.push(root);
+                root
+            }
+            None => return,
+        },
+    };
+    hashes.extend(blocks.map(|block| {
+        previous = rolling(previous, local_of_packed(block, seed), seed);
+        previous
+    }));
 }
 
 /// A prompt whose rolling hashes are computed as far as somebody looks.
 pub struct Path<'a> {
-    tokens: &'a [u32],
+    /// Little-endian.
+    tokens: Cow<'a, [u8]>,
     extra: &'a [Option<u64>],
-    block_size: usize,
+    block_bytes: usize,
     seed: u64,
     blocks: usize,
     hashes: Hashes<'a>,
@@ -88,16 +130,44 @@ impl<'a> Path<'a> {
         seed: u64,
         hashes: &'a mut Vec<u64>,
     ) -> Self {
+        Self::of(packed(tokens), extra, block_size, seed, hashes)
+    }
+
+    /// [`Path::of_tokens`] for tokens that lie somewhere as little-endian bytes.
+    pub fn of_packed(
+        tokens: &'a [u8],
+        extra: &'a [Option<u64>],
+        block_size: u32,
+        seed: u64,
+        hashes: &'a mut Vec<u64>,
+    ) -> Self {
+        Self::of(Cow::Borrowed(tokens), extra, block_size, seed, hashes)
+    }
+
+    fn of(
+        tokens: Cow<'a, [u8]>,
+        extra: &'a [Option<u64>],
+        block_size: u32,
+        seed: u64,
+        hashes: &'a mut Vec<u64>,
+    ) -> Self {
         hashes.clear();
-        let block_size = block_size as usize;
-        let blocks = tokens.len() / block_size;
-        Self { tokens, extra, block_size, seed, blocks, hashes: Hashes::Growing(hashes) }
+        let block_bytes = block_size as usize * TOKEN_BYTES;
+        let blocks = tokens.len() / block_bytes;
+        Self { tokens, extra, block_bytes, seed, blocks, hashes: Hashes::Growing(hashes) }
     }
 
     /// A prompt whose rolling hashes are known.
     pub fn of_hashes(hashes: &'a [u64]) -> Self {
         let blocks = hashes.len();
-        Self { tokens: &[], extra: &[], block_size: 1, seed: 0, blocks, hashes: Hashes::Known(hashes) }
+        Self {
+            tokens: Cow::Borrowed(&[]),
+            extra: &[],
+            block_bytes: 1,
+            seed: 0,
+            blocks,
+            hashes: Hashes::Known(hashes),
+        }
     }
 
     /// Complete blocks of the prompt.
@@ -111,10 +181,17 @@ impl<'a> Path<'a> {
             Hashes::Known(hashes) => return hashes,
             Hashes::Growing(hashes) => hashes,
         };
-        while hashes.len() < blocks {
-            let at = hashes.len();
-            let start = at * self.block_size;
-            let mut own = local(&self.tokens[start..start + self.block_size], self.seed);
+        let done = hashes.len();
+        if done >= blocks {
+            return hashes;
+        }
+        let tokens = &self.tokens[done * self.block_bytes..blocks * self.block_bytes];
+        if self.extra.is_empty() {
+            roll(tokens, self.block_bytes, self.seed, hashes);
+            return hashes;
+        }
+        for (at, block) in (done..).zip(tokens.chunks_exact(self.block_bytes)) {
+            let mut own = local_of_packed(block, self.seed);
             if let Some(Some(digest)) = self.extra.get(at) {
                 own = with_extra(own, *digest, self.seed);
             }
@@ -156,8 +233,32 @@ mod tests {
     fn long_blocks_hash_as_short_ones_do() {
         let tokens: Vec<u32> = (0..300).map(|token| token * 70_000).collect();
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-        for length in [1, 15, 16, 17, 63, 64, 65, 255, 256, 257, 300] {
-            assert_eq!(local(&tokens[..length], 7), xxh3_64_with_seed(&bytes[..length * 4], 7));
+        for length in [1, 4, 15, 16, 17, 59, 60, 61, 63, 64, 65, 255, 256, 257, 300] {
+            for seed in [0, 7, DEFAULT_SEED] {
+                assert_eq!(local(&tokens[..length], seed), xxh3_64_with_seed(&bytes[..length * 4], seed));
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_grows_as_if_it_were_hashed_at_once() {
+        let tokens: Vec<u32> = (0..1000).map(|token| token * 70_001).collect();
+        for size in [1, 4, 16, 64] {
+            let mut naive: Vec<u64> = Vec::new();
+            for block in tokens.chunks_exact(size) {
+                naive.push(next(naive.last().copied(), local(block, 7), 7));
+            }
+            assert_eq!(sequence_hashes(&tokens, size, 7), naive);
+            let mut scratch = vec![5];
+            let mut path = Path::of_tokens(&tokens, &[], size as u32, 7, &mut scratch);
+            for blocks in [0, 1, 2, 7, 3, 15, naive.len()].map(|blocks| blocks.min(naive.len())) {
+                assert_eq!(path.first(blocks)[..blocks], naive[..blocks]);
+            }
+            assert_eq!(path.first(naive.len()), naive);
+            let bytes: Vec<u8> =
+                [0].into_iter().chain(tokens.iter().flat_map(|token| token.to_le_bytes())).collect();
+            let mut path = Path::of_packed(&bytes[1..], &[], size as u32, 7, &mut scratch);
+            assert_eq!(path.first(naive.len()), naive);
         }
     }
 }

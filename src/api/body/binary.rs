@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::BadRequest;
 use crate::event::msgpack::{self, Head};
+use crate::http::response::JSON;
 use crate::limits::MSGPACK_DEPTH;
 
 /// How a request or an answer is written.
@@ -31,6 +32,9 @@ pub enum Encoding {
 impl Encoding {
     /// What a `content-type` names.
     pub fn of_content(content_type: &str) -> Self {
+        if content_type == JSON {
+            return Self::Json;
+        }
         let media = content_type.split(';').next().unwrap_or("").trim();
         if is_msgpack(media) {
             Self::Msgpack
@@ -43,6 +47,9 @@ impl Encoding {
 
     /// What an `accept` asks for: msgpack where it is named, otherwise JSON.
     pub fn of_accept(accept: &str) -> Self {
+        if matches!(accept, "" | "*/*" | JSON) {
+            return Self::Json;
+        }
         let named = |part: &str| {
             let mut pieces = part.split(';').map(str::trim);
             is_msgpack(pieces.next().unwrap_or("")) && !pieces.any(|piece| matches!(piece, "q=0" | "q=0.0"))
@@ -62,6 +69,8 @@ pub(super) struct Parts {
     pub(super) small: Map<String, Value>,
     pub(super) has_tokens: bool,
     pub(super) has_hashes: bool,
+    /// First byte and number of the tokens that stay in the body.
+    pub(super) packed: Option<(usize, usize)>,
 }
 
 impl Parts {
@@ -103,11 +112,17 @@ pub(super) fn of_msgpack(
         let given = match key {
             "token_ids" => {
                 let expected = "an unsigned 32-bit integer";
-                numbers(&mut cursor, key, tokens, parts.has_tokens, expected, u32_of, u32::from_le_bytes)?
+                let stay = |bytes: &[u8], _: &mut Vec<u32>| {
+                    whole::<{ size_of::<u32>() }>(key, bytes)?;
+                    parts.packed = Some((bytes.as_ptr().addr() - body.as_ptr().addr(), bytes.len()));
+                    Ok(())
+                };
+                numbers(&mut cursor, key, tokens, parts.has_tokens, expected, u32_of, stay)?
             }
             "seq_hashes" | "block_hash" | "block_hashes" => {
                 let expected = "a 64-bit integer";
-                numbers(&mut cursor, key, hashes, parts.has_hashes, expected, u64_of, u64::from_le_bytes)?
+                let fill = |bytes: &[u8], to: &mut Vec<u64>| fill(key, bytes, to);
+                numbers(&mut cursor, key, hashes, parts.has_hashes, expected, u64_of, fill)?
             }
             _ => {
                 let value = value(&mut cursor).ok_or_else(|| broken(cursor.at()))?;
@@ -132,15 +147,15 @@ fn value<T: DeserializeOwned>(cursor: &mut msgpack::Cursor<'_>) -> Option<T> {
     Some(value)
 }
 
-/// Reads a prompt in either spelling; false for nil.
-fn numbers<T, const WIDTH: usize>(
+/// Reads a prompt in either spelling, a byte string with `of_bytes`; false for nil.
+fn numbers<T>(
     cursor: &mut msgpack::Cursor<'_>,
     key: &str,
     to: &mut Vec<T>,
     given: bool,
     expected: &str,
     of_head: fn(Head<'_>) -> Option<T>,
-    of_bytes: fn([u8; WIDTH]) -> T,
+    of_bytes: impl FnOnce(&[u8], &mut Vec<T>) -> Result<(), BadRequest>,
 ) -> Result<bool, BadRequest> {
     let bad = |field: String, message: String| BadRequest::new(field, message);
     let head = cursor.head().map_err(|_| bad(key.to_owned(), "invalid msgpack".to_owned()))?;
@@ -149,7 +164,7 @@ fn numbers<T, const WIDTH: usize>(
     }
     match head {
         Head::Nil => return Ok(false),
-        Head::Bin(bytes) => fill(key, bytes, to, of_bytes)?,
+        Head::Bin(bytes) => of_bytes(bytes, to)?,
         Head::Array(length) => {
             // a byte an element at least, so that a length that lies makes no room
             to.reserve(length.min(cursor.rest().len()));
@@ -185,20 +200,21 @@ fn u64_of(head: Head<'_>) -> Option<u64> {
     }
 }
 
-/// Little-endian numbers, one after the other.
-fn fill<T, const WIDTH: usize>(
-    field: &str,
-    bytes: &[u8],
-    to: &mut Vec<T>,
-    of_bytes: fn([u8; WIDTH]) -> T,
-) -> Result<(), BadRequest> {
-    let (numbers, rest) = bytes.as_chunks::<WIDTH>();
-    if !rest.is_empty() {
-        let message = format!("expected a multiple of {WIDTH} bytes, not {}", bytes.len());
-        return Err(BadRequest::new(field.to_owned(), message));
-    }
-    to.extend(numbers.iter().map(|number| of_bytes(*number)));
+/// Little-endian hashes, one after the other.
+fn fill(field: &str, bytes: &[u8], to: &mut Vec<u64>) -> Result<(), BadRequest> {
+    let hashes = whole::<{ size_of::<u64>() }>(field, bytes)?;
+    to.extend(hashes.iter().map(|hash| u64::from_le_bytes(*hash)));
     Ok(())
+}
+
+/// The numbers of `WIDTH` bytes each that `bytes` consists of.
+fn whole<'a, const WIDTH: usize>(field: &str, bytes: &'a [u8]) -> Result<&'a [[u8; WIDTH]], BadRequest> {
+    let (numbers, rest) = bytes.as_chunks::<WIDTH>();
+    if rest.is_empty() {
+        return Ok(numbers);
+    }
+    let message = format!("expected a multiple of {WIDTH} bytes, not {}", bytes.len());
+    Err(BadRequest::new(field.to_owned(), message))
 }
 
 /// Reads a body of bare numbers and the parameters of the target.
@@ -206,14 +222,14 @@ pub(super) fn of_bytes(
     body: &[u8],
     parameters: &str,
     by_hash: bool,
-    tokens: &mut Vec<u32>,
     hashes: &mut Vec<u64>,
 ) -> Result<Parts, BadRequest> {
     let mut parts = Parts { has_tokens: !by_hash, has_hashes: by_hash, ..Parts::default() };
     if by_hash {
-        fill("seq_hashes", body, hashes, u64::from_le_bytes)?;
+        fill("seq_hashes", body, hashes)?;
     } else {
-        fill("token_ids", body, tokens, u32::from_le_bytes)?;
+        whole::<{ size_of::<u32>() }>("token_ids", body)?;
+        parts.packed = Some((0, body.len()));
     }
     for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
         let (key, text) = pair.split_once('=').unwrap_or((pair, ""));

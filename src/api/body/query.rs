@@ -15,6 +15,13 @@ use crate::limits;
 pub enum Prompt {
     /// Token ids.
     Tokens,
+    /// Token ids where they are: so many bytes from this one of the body on, little-endian.
+    Packed {
+        /// First byte.
+        at: usize,
+        /// Bytes, four a token.
+        bytes: usize,
+    },
     /// Rolling sequence hashes, one a block.
     Hashes,
 }
@@ -79,8 +86,8 @@ pub fn parse_query(
     draft.finish(by_hash)
 }
 
-/// [`parse_query`] for a body in any of the encodings. `parameters` is the query part of the target, which only
-/// [`Encoding::Bytes`] looks at.
+/// [`parse_query`] for a body in any of the encodings; tokens that come as little-endian bytes stay where they are.
+/// `parameters` is the query part of the target, which only [`Encoding::Bytes`] looks at.
 pub fn read_query(
     encoding: Encoding,
     parameters: Option<&str>,
@@ -94,9 +101,10 @@ pub fn read_query(
     let parts = match encoding {
         Encoding::Json => return parse_query(body, by_hash, tokens, hashes),
         Encoding::Msgpack => binary::of_msgpack(body, tokens, hashes)?,
-        Encoding::Bytes => binary::of_bytes(body, parameters.unwrap_or(""), by_hash, tokens, hashes)?,
+        Encoding::Bytes => binary::of_bytes(body, parameters.unwrap_or(""), by_hash, hashes)?,
     };
-    let mut draft = Draft { has_tokens: parts.has_tokens, has_hashes: parts.has_hashes, ..Draft::default() };
+    let binary::Parts { has_tokens, has_hashes, packed, .. } = parts;
+    let mut draft = Draft { has_tokens, has_hashes, packed, ..Draft::default() };
     let small = Value::Object(parts.small).to_string();
     let mut members = Members::new(small.as_bytes())?;
     while let Some(key) = members.key()? {
@@ -138,6 +146,8 @@ struct Draft {
     extra_keys: Slot<Value>,
     has_tokens: bool,
     has_hashes: bool,
+    /// First byte and number of the tokens that were left in the body.
+    packed: Option<(usize, usize)>,
 }
 
 impl Draft {
@@ -161,7 +171,9 @@ impl Draft {
     fn finish(self, by_hash: bool) -> Result<QueryBody, BadRequest> {
         let prompt = match (by_hash, self.has_tokens, self.has_hashes) {
             (_, true, true) => return Err(BadRequest::new("token_ids", "not together with seq_hashes")),
-            (false, true, false) => Prompt::Tokens,
+            (false, true, false) => {
+                self.packed.map_or(Prompt::Tokens, |(at, bytes)| Prompt::Packed { at, bytes })
+            }
             (true, false, true) => Prompt::Hashes,
             (false, false, _) => return Err(BadRequest::new("token_ids", "required")),
             (true, _, false) => return Err(BadRequest::new("seq_hashes", "required")),

@@ -15,7 +15,7 @@ use super::table::mix;
 /// Entries of a group.
 const GROUP: usize = 8;
 /// A segment of fewer groups doubles: its bytes are few, and most dictionaries go through this.
-const SMALL_GROUPS: usize = 32;
+const SMALL_GROUPS: usize = 128;
 /// A segment with so many entries is split when it would grow.
 const SEGMENT_ENTRIES: usize = 2048;
 /// A segment is split no further than this many directory bits.
@@ -197,11 +197,25 @@ impl Segment {
 
     /// Moves the entries into so many groups.
     fn rebuild(&mut self, groups: usize) {
+        let old = std::mem::take(self);
+        *self = Self::of(groups, old.depth, old.base, old.entries());
+    }
+
+    /// A segment of so many groups with these entries.
+    fn of(groups: usize, depth: u32, base: u32, entries: impl Iterator<Item = u64>) -> Self {
         let groups = vec![EMPTY; groups].into_boxed_slice();
-        let old = std::mem::replace(self, Self { groups, len: 0, depth: self.depth, base: self.base });
-        for entry in old.entries() {
-            self.insert(entry);
+        let mut made = Self { groups, len: 0, depth, base };
+        let mut filled = vec![0_u8; made.groups.len()];
+        for entry in entries {
+            let mut at = made.home(tag_of(entry));
+            while usize::from(filled[at]) == GROUP {
+                at = made.next(at);
+            }
+            made.groups[at].0[usize::from(filled[at])] = entry;
+            filled[at] += 1;
+            made.len += 1;
         }
+        made
     }
 
     fn bytes(&self) -> usize {
@@ -329,26 +343,23 @@ impl Dictionary {
             self.depth += 1;
         }
         let old = std::mem::take(&mut self.segments[at]);
-        let mut base = old.base;
-        let mut entries: Vec<u64> = old.entries().collect();
-        if depth - base >= SPLIT_BITS {
-            base = depth;
-            for known in &mut entries {
-                let place = place(*known);
-                *known = entry(tag(mix(label(place), self.salt), base), place);
-            }
-        }
-        let bit = 1 << (depth - base);
-        let (moved, stay): (Vec<u64>, Vec<u64>) =
-            entries.into_iter().partition(|entry| tag_of(*entry) & bit != 0);
-        let made = [stay, moved].map(|entries| {
-            let groups = vec![EMPTY; groups_for(entries.len() + 1)].into_boxed_slice();
-            let mut segment = Segment { groups, len: 0, depth: depth + 1, base };
-            for entry in entries {
-                segment.insert(entry);
-            }
-            segment
-        });
+        let (base, renewed) = if depth - old.base >= SPLIT_BITS {
+            let renew = |known: u64| {
+                let place = place(known);
+                entry(tag(mix(label(place), self.salt), depth), place)
+            };
+            (depth, old.entries().map(renew).collect())
+        } else {
+            (old.base, Vec::new())
+        };
+        let entries = || renewed.iter().copied().chain(old.entries().filter(|_| renewed.is_empty()));
+        let moves = |entry: &u64| tag_of(*entry) >> (depth - base) & 1 == 1;
+        let moving = entries().filter(moves).count();
+        let stay = entries().filter(|entry| !moves(entry));
+        let made = [
+            Segment::of(groups_for(old.len - moving + 1), depth + 1, base, stay),
+            Segment::of(groups_for(moving + 1), depth + 1, base, entries().filter(moves)),
+        ];
         self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
         let [stay, moved] = made;
         self.segments[at] = stay;

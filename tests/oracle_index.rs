@@ -1,5 +1,6 @@
-//! Set-up: a handful of publishers (engines that hash alike, hash apart, hash without chaining, name one block
-//! twice; pools; standard-hash engines) of three instances send random stores, removals, placeholders, clears
+//! Set-up: a handful of publishers (engines that hash alike, hash apart, hash by a seed of the moment, hash without
+//! chaining, name one block twice, use another engine's names for other blocks; pools; standard-hash engines) of
+//! some instances send random stores, removals, placeholders, clears
 //! and orphans into one shard, in steps of random size.
 //! Claim: after every event each query answers exactly as the naive model does, and when everybody has left,
 //! the shard owns as many bytes as in the beginning.
@@ -38,6 +39,10 @@ enum Hashing {
     Lookahead,
     /// The contract's own hashes; sends no tokens.
     Standard,
+    /// Chained with a seed that every restart draws anew.
+    Seeded(u64),
+    /// The names of `Chained(1)`, for other blocks.
+    Impostor,
 }
 
 struct Sender {
@@ -124,6 +129,9 @@ impl World {
             ("i2", 4, false, Hashing::Content),
             ("i1", 7, false, Hashing::Lookahead),
             ("i3", 0, false, Hashing::Saltless(3)),
+            ("i3", 1, false, Hashing::Chained(1)),
+            ("i4", 0, false, Hashing::Seeded(seed | 1)),
+            ("i2", 5, false, Hashing::Impostor),
         ];
         for (instance, rank, pool, hashing) in cast {
             world.register(instance, rank, pool, hashing);
@@ -164,7 +172,8 @@ impl World {
                 .collect::<Vec<u64>>()
         };
         match self.senders[at].hashing {
-            Hashing::Chained(seed) => chained(seed, salt),
+            Hashing::Chained(seed) | Hashing::Seeded(seed) => chained(seed, salt),
+            Hashing::Impostor => chained(1, salt),
             Hashing::Saltless(seed) => chained(seed, 0),
             Hashing::Content => symbols.iter().map(|symbol| 1000 + u64::from(*symbol)).collect(),
             Hashing::Lookahead => {
@@ -260,7 +269,11 @@ impl World {
         let parent = from.checked_sub(1).map(|above| names[above]);
         let symbols = &path[from..];
         let names = names[from..].to_vec();
-        let mut batch = Batch { hashes: names.clone(), tokens: tokens(symbols), ..Batch::default() };
+        let blocks: Symbols = match self.senders[at].hashing {
+            Hashing::Impostor => symbols.iter().map(|symbol| (symbol + 1) % 5).collect(),
+            _ => symbols.to_vec(),
+        };
+        let mut batch = Batch { hashes: names.clone(), tokens: tokens(&blocks), ..Batch::default() };
         let standard = self.senders[at].hashing == Hashing::Standard;
         let envelope = self.envelope(&lane, &mut batch);
         let (medium, cache_salt) = (self.span(&lane.2), self.span(SALTS[salt]));
@@ -290,7 +303,7 @@ impl World {
             }
         } else {
             let named = (!SALTS[salt].is_empty() && envelope.is_none()).then_some(salt);
-            self.model.store(at, &lane, parent, &names, &locals(symbols), context, named);
+            self.model.store(at, &lane, parent, &names, &locals(&blocks), context, named);
         }
         self.apply(at, &lane, batch);
     }
@@ -392,10 +405,9 @@ impl World {
     fn unregister(&mut self) {
         let at = self.dice.roll(self.senders.len());
         let Some(publisher) = self.model.publishers[at].clone() else { return };
-        let (rank, pool, hashing) = (publisher.rank, publisher.pool, self.senders[at].hashing);
-        // links to what a publisher took along are not kept, and only such names meet them
-        if hashing == Hashing::Content {
-            return;
+        let (rank, pool, mut hashing) = (publisher.rank, publisher.pool, self.senders[at].hashing);
+        if matches!(hashing, Hashing::Seeded(_)) {
+            hashing = Hashing::Seeded(self.dice.0 | 1);
         }
         self.shard.remove_publisher(self.senders[at].number);
         // what it held is taken away later, and must not count meanwhile

@@ -44,16 +44,21 @@ impl Answer {
         self.hits.len() as u32 - 1
     }
 
+    /// Makes room for so many hits.
+    pub(super) fn reserve(&mut self, hits: usize) {
+        self.hits.reserve(hits);
+    }
+
     /// Starts a hit of an instance with one owner; returns its number.
+    #[inline]
     pub(super) fn start_with(&mut self, instance: u32, blocks: u32, medium: u8, rank: Option<u32>) -> u32 {
-        let mut hit = Hit { instance, longest: blocks, first_rank: (0, u32::MAX), ..Hit::default() };
-        if let Some(rank) = rank {
-            hit.first_rank = (rank, blocks);
-        }
-        let common = hit.media.get_mut(usize::from(medium)).map(|common| *common = blocks).is_some();
-        self.hits.push(hit);
+        // one store a field: what is written in pieces and copied as a whole stalls
+        let on = |number| if medium == number { blocks } else { 0 };
+        let first_rank = rank.map_or((0, u32::MAX), |rank| (rank, blocks));
+        let media = [on(0), on(1), on(2), on(3)];
+        self.hits.push(Hit { instance, longest: blocks, media, first_rank, more: false });
         let number = self.hits.len() as u32 - 1;
-        if !common {
+        if usize::from(medium) >= COMMON {
             self.add_medium(number, medium, blocks);
         }
         number

@@ -4,8 +4,8 @@
 //! event, or a clear of a full cache, goes on where the turn's budget ended: the caller keeps payload, batch
 //! and [`Cursor`] and calls again.
 
+use super::chain::{ByHash, Chain, NameSource, Placeholder};
 use super::keyed::Keyed;
-use super::place::{ByHash, Chain, NameSource, Placeholder};
 use super::publisher::Publisher;
 use super::remove::Lanes;
 use super::run::Place;
@@ -22,6 +22,8 @@ pub(super) struct Scratch {
     pub(super) unpins: Vec<Place>,
     pub(super) places: Vec<Place>,
     pub(super) found: Vec<(u64, u8)>,
+    /// Hashes of the blocks that are being placed.
+    pub(super) seqs: Vec<u64>,
     pub(super) seen: HashTable<u64>,
     /// Names just announced that somebody waits for, and their places.
     pub(super) woken: Vec<(u64, Place)>,
@@ -40,7 +42,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// Looks up the names of an event, and of those behind it, unless that was done.
-    fn warm(&mut self, publisher: &Publisher, batch: &Batch, event: &Event) {
+    fn warm(&mut self, shard: &Shard, publisher: &Publisher, batch: &Batch, event: &Event) {
         let hashes = match event {
             Event::Store(store) => store.hashes,
             Event::Remove(remove) => remove.hashes,
@@ -49,10 +51,7 @@ impl Cursor {
         let from = hashes.start as usize;
         if from >= self.warmed {
             self.warmed = batch.hashes.len().min(from + WARM);
-            publisher.names.warm(&batch.hashes[from..self.warmed]);
-            if matches!(event, Event::Remove(_)) {
-                publisher.names.warm_oldest(self.warmed - from);
-            }
+            shard.warm(publisher, &batch.hashes[from..self.warmed]);
         }
     }
 }
@@ -139,7 +138,7 @@ impl Shard {
                 let Some(event) = reading.batch.events.get(cursor.event) else { return true };
                 cursor.event += 1;
                 spent += 1;
-                cursor.warm(publisher, reading.batch, event);
+                cursor.warm(self, publisher, reading.batch, event);
                 match self.begin(publisher, reading, event) {
                     Ok(work) => cursor.work = work,
                     Err(reason) => publisher.stats.skipped[reason as usize].add(1),
@@ -192,18 +191,29 @@ impl Shard {
             Work::Remove { names, salt, remaining, lanes, at } => {
                 let all = names.of(reading.batch);
                 let until = all.len().min(at + budget);
-                for (offset, name) in all[at..until].iter().enumerate() {
-                    let left = remaining
-                        .and_then(|counts| counts.of(&reading.batch.counts).get(at + offset).copied());
-                    self.remove(publisher, *name, salt, lanes, left);
+                let plain = Self::only_lane(publisher, lanes).filter(|_| remaining.is_none());
+                let mut next = at;
+                while next < until {
+                    let names = &all[next..until];
+                    let done = plain.map_or(0, |lane| self.remove_plainly(publisher, names, salt, lane));
+                    if done == 0 {
+                        let left =
+                            remaining.and_then(|counts| counts.of(&reading.batch.counts).get(next).copied());
+                        self.remove(publisher, names[0], salt, lanes, left);
+                    }
+                    next += done.max(1);
                 }
                 let more = until < all.len();
                 (more.then_some(Work::Remove { names, salt, remaining, lanes, at: until }), until - at)
             }
             Work::Clear { lanes, tenant, segment } => {
-                let done = self.clear_segment(publisher, lanes, tenant.as_deref(), segment);
-                let more = segment + 1 < publisher.names.segments();
-                (more.then_some(Work::Clear { lanes, tenant, segment: segment + 1 }), done + 1)
+                if segment < publisher.names.segments() {
+                    let done = self.clear_segment(publisher, lanes, tenant.as_deref(), segment);
+                    return (Some(Work::Clear { lanes, tenant, segment: segment + 1 }), done + 1);
+                }
+                let done = self.clear_plain(publisher, lanes, tenant.as_deref(), budget);
+                let more = done >= budget;
+                (more.then_some(Work::Clear { lanes, tenant, segment: usize::MAX }), done + 1)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Contexts: the namespaces in which block hashes may match, and where each block of one stands.
 
-use super::run::{Place, Run};
+use super::run::{Cut, Place, Run};
 use super::table::{Keyed, Table};
 use std::sync::Arc;
 
@@ -71,6 +71,8 @@ pub struct Owner {
     pub medium: u8,
     /// Its publisher left: it counts for nobody, and what it holds is being taken away.
     pub retired: bool,
+    /// Runs of which it holds something, in no order.
+    pub runs: Vec<u32>,
 }
 
 /// One namespace of a shard.
@@ -115,7 +117,11 @@ impl Context {
 
     /// Heap bytes of the tables and owners.
     pub fn bytes(&self) -> usize {
-        self.heads.bytes() + self.places.bytes() + self.owners.capacity() * size_of::<Option<Owner>>()
+        let lists: usize = self.owners.iter().flatten().map(|owner| owner.runs.capacity()).sum();
+        self.heads.bytes()
+            + self.places.bytes()
+            + self.owners.capacity() * size_of::<Option<Owner>>()
+            + lists * size_of::<u32>()
     }
 
     /// Whether no block stands here.
@@ -135,29 +141,41 @@ impl Context {
         self.by_hash == ByHash::On
     }
 
-    /// A new run starts at `hash`.
-    pub fn head(&mut self, hash: u64, place: Place) {
-        self.heads.insert(Stand { hash, run: place.run, at: place.at });
-        self.appended(hash, place);
+    /// Whether nobody ever stored by hash alone here: then every run names its parent, too.
+    pub fn finds_heads_only(&self) -> bool {
+        self.by_hash == ByHash::Off
     }
 
-    /// A block was appended to a run.
-    pub fn appended(&mut self, hash: u64, place: Place) {
-        match self.by_hash {
-            ByHash::Off => {}
-            ByHash::On => self.places.insert(Stand { hash, run: place.run, at: place.at }),
-            ByHash::Building(_) => self.place_once(hash, place),
+    /// A new run of these blocks starts at `first`.
+    pub fn head(&mut self, hashes: &[u64], first: Place) {
+        self.heads.insert(Stand { hash: hashes[0], run: first.run, at: first.at });
+        self.appended(hashes, first);
+    }
+
+    /// Blocks were appended to a run.
+    pub fn appended(&mut self, hashes: &[u64], first: Place) {
+        if self.by_hash == ByHash::Off {
+            return;
+        }
+        for (hash, at) in hashes.iter().zip(first.at..) {
+            let place = Place { at, ..first };
+            match self.by_hash {
+                ByHash::On => self.places.insert(Stand { hash: *hash, run: place.run, at }),
+                _ => self.place_once(*hash, place),
+            }
         }
     }
 
-    /// These hashes of run `run` lost their place; the first was its head when `gone`.
-    pub fn cut(&mut self, run: u32, hashes: &[u64], gone: bool) {
-        if gone && let Some(head) = hashes.first() {
-            self.heads.remove(*head, |stand| stand.run == run);
+    /// These blocks lost their place.
+    pub fn cut(&mut self, cut: &Cut) {
+        if cut.gone
+            && let Some(head) = cut.hashes.first()
+        {
+            self.heads.remove(*head, |stand| stand.run == cut.run);
         }
         if self.by_hash != ByHash::Off {
-            for hash in hashes {
-                self.places.remove(*hash, |stand| stand.run == run);
+            for hash in &cut.hashes {
+                self.places.remove(*hash, |stand| stand.run == cut.run);
             }
         }
         if self.heads.is_empty() && self.by_hash != ByHash::Off {

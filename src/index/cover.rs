@@ -10,25 +10,51 @@ pub struct Stretch {
     pub end: u16,
 }
 
-/// One owner's positions in one run. Spans are sorted, disjoint, never adjacent, never empty.
-#[derive(Debug)]
-pub struct Cover {
+/// Whose cover it is. What a walk credits stands here, so that it need not look the owner up.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
     /// Instance of the owner; a run keeps its covers sorted by (instance, owner).
     pub instance: u32,
     /// Owner, numbered within the context.
     pub owner: u32,
+    /// Rank, for engines.
+    pub rank: Option<u32>,
+    /// Medium, numbered within the shard.
+    pub medium: u8,
+}
+
+/// One owner's positions in one run. Spans are sorted, disjoint, never adjacent, never empty.
+#[derive(Debug)]
+pub struct Cover {
+    /// Instance of the owner.
+    pub instance: u32,
+    /// Owner, numbered within the context.
+    pub owner: u32,
+    rank: u32,
+    ranked: bool,
+    /// Medium, numbered within the shard.
+    pub medium: u8,
+    /// Where the owner's list of runs has this one.
+    pub listed: u32,
     first: Stretch,
-    // boxed twice over on purpose: a hole is rare, and the cover stays at 24 bytes
+    // boxed twice over on purpose: a hole is rare, and two covers fit a cache line
     #[allow(clippy::box_collection)]
     more: Option<Box<Vec<Stretch>>>,
 }
 
-const _: () = assert!(size_of::<Cover>() == 24);
+const _: () = assert!(size_of::<Cover>() == 32);
 
 impl Cover {
     /// A cover of one span.
-    pub fn new(instance: u32, owner: u32, span: Stretch) -> Self {
-        Self { instance, owner, first: span, more: None }
+    pub fn new(holder: &Holder, span: Stretch, listed: u32) -> Self {
+        let Holder { instance, owner, rank, medium } = *holder;
+        let (ranked, rank) = (rank.is_some(), rank.unwrap_or(0));
+        Self { instance, owner, rank, ranked, medium, listed, first: span, more: None }
+    }
+
+    /// Rank, for engines.
+    pub fn rank(&self) -> Option<u32> {
+        self.ranked.then_some(self.rank)
     }
 
     /// The span that nearly always is the only one.
@@ -121,6 +147,48 @@ impl Cover {
         self.remove_among_many(position)
     }
 
+    /// Takes a stretch away that is held as a whole; returns whether anything is left.
+    pub fn remove_all(&mut self, span: Stretch) -> bool {
+        if self.more.is_none() && span.end == self.first.end {
+            self.first.end = span.start;
+            return self.first.end > self.first.start;
+        }
+        if self.more.is_none() && span.start == self.first.start {
+            self.first.start = span.end;
+            return true;
+        }
+        (span.start..span.end).rev().fold(true, |_, position| self.remove(position))
+    }
+
+    /// Where the span that holds `position` starts.
+    pub fn since(&self, position: u16) -> u16 {
+        let spans = self.spans().take_while(|span| span.start <= position);
+        spans.last().map_or(position, |span| span.start)
+    }
+
+    /// The last span.
+    pub fn last(&self) -> Stretch {
+        self.rest().last().copied().unwrap_or(self.first)
+    }
+
+    /// Takes at most `most` positions of the last span away; returns how many. What is left ends at 0 when nothing is.
+    pub fn strip(&mut self, most: u16) -> u16 {
+        let last = match self.more.as_deref_mut().and_then(|more| more.last_mut()) {
+            Some(last) => last,
+            None => &mut self.first,
+        };
+        let taken = most.min(last.end - last.start);
+        last.end -= taken;
+        let emptied = last.start == last.end;
+        if emptied && let Some(more) = &mut self.more {
+            more.pop();
+        } else if emptied {
+            self.first = Stretch { start: 0, end: 0 };
+        }
+        self.tidy();
+        taken
+    }
+
     fn remove_among_many(&mut self, position: u16) -> bool {
         if position < self.first.end {
             let Stretch { start, end } = self.first;
@@ -184,13 +252,14 @@ mod tests {
         fn cover_is_a_set_of_positions(steps in prop::collection::vec((any::<bool>(), 0u16..40, 1u16..9), 1..80)) {
             let mut naive: BTreeSet<u16> = BTreeSet::new();
             let mut cover: Option<Cover> = None;
+            let holder = Holder { instance: 0, owner: 0, rank: None, medium: 0 };
             for (add, start, len) in steps {
                 if add {
                     let span = Stretch { start, end: start + len };
                     naive.extend(span.start..span.end);
                     match &mut cover {
                         Some(cover) => cover.add(span),
-                        None => cover = Some(Cover::new(0, 0, span)),
+                        None => cover = Some(Cover::new(&holder, span, 0)),
                     }
                 } else if let Some(held) = &mut cover {
                     naive.remove(&start);

@@ -1,15 +1,18 @@
 //! Pool objects that name a block by an engine's hash, or are one rank's part of a block.
 
 use super::apply::{Reading, Work};
+use super::chain::{ByHash, Holding, NameSource, Naming};
 use super::context::ContextKey;
 use super::envelope::name_salt;
-use super::names::{Places, Stored};
+use super::ledger::Ledger;
+use super::name::Stored;
+use super::names::Places;
 use super::object_key::{self, KeyHash};
-use super::place::{ByHash, Holding, NameSource};
 use super::publisher::{Class, Publisher};
 use super::resolve::{Family, Found, Waiter, Want};
 use super::run::Place;
-use super::shard::{Ledger, Shard};
+use super::shard::Shard;
+use super::store::{block_size, repeats};
 use crate::event::{Envelope, Skip, Slice, Store};
 use std::sync::Arc;
 
@@ -62,8 +65,11 @@ impl Shard {
         envelope: &Envelope,
         object: Object,
     ) -> Result<Work, Skip> {
+        if repeats(&object.hashes, &mut self.apply.seen) {
+            return Err(Skip::Cycle);
+        }
         let lane = self.lane(publisher, reading, store.medium, Some(envelope), object.tp_rank)?;
-        let size = super::store::block_size(publisher, store, Some(envelope))?;
+        let size = block_size(publisher, store, Some(envelope))?;
         let context = self.event_context(publisher, reading, store, Some(envelope), None, size)?;
         let key = self.contexts.get(context).key.clone();
         let salt = name_salt(publisher, reading, Some(envelope));
@@ -112,14 +118,14 @@ impl Shard {
                 && registration.model == family.model
         });
         engines
-            .filter_map(|engine| engine.names.place(hash))
+            .filter_map(|engine| self.place_of(engine, hash))
             .find(|place| family.has(&self.contexts.get(self.runs.get(place.run).context).key))
     }
 
     fn credit_object(&mut self, publisher: &mut Publisher, lane: u8, name: u64, place: Place) {
         let context = self.runs.get(place.run).context;
         let mut holding = self.hold(publisher, lane, context);
-        let credited = self.credit(publisher, &mut holding, name, place, true);
+        let credited = self.credit(publisher, &mut holding, name, place, Naming::COPY);
         self.settle_holding(publisher, &holding);
         match credited {
             Ok(()) => publisher.stats.keys_resolved.add(1),
@@ -170,7 +176,7 @@ impl Shard {
         for waiter in self.resolver.take_waiters(found.hash, &found.key) {
             let slot = self.publishers.get_mut(waiter.publisher as usize);
             let Some(mut pool) = slot.and_then(Option::take) else { continue };
-            let place = self.find_or_make(context, found.seq, None, false, 0);
+            let (place, _) = self.find_or_make(context, &[found.seq], None, false, 0);
             self.credit_object(&mut pool, waiter.lane, found.hash ^ waiter.salt, place);
             self.publishers[waiter.publisher as usize] = Some(pool);
         }
@@ -198,7 +204,7 @@ impl Shard {
         place: Place,
     ) -> Result<(), Skip> {
         let unpins = &mut self.apply.unpins;
-        let lane = holding.lane();
+        let lane = holding.lane;
         match publisher.names.store(name, place, lane, true, |place| unpins.push(place)) {
             Stored::Again => return Ok(()),
             Stored::Full => {

@@ -2,33 +2,49 @@
 //!
 //! A block of a context is a [`run::Place`]: a position in a [`run::Run`], which is a contiguous array of rolling
 //! sequence hashes. A rolling hash names its whole prefix, so a run needs no child list: what follows it is found
-//! by its hash. Per run, a [`cover::Cover`] an owner says which positions it holds; per publisher,
-//! [`names::Names`] map its own hashes to places, with copy counts.
+//! by its hash. Per run, a [`cover::Cover`] an owner says which positions it holds. Publishers that hash alike
+//! share a [`dialect`]: a column of their hashes beside each run, and a dictionary from hash to place; what they
+//! call otherwise stays among a publisher's own [`names`].
 //!
 //! | File | What |
 //! |---|---|
 //! | [`hash`] | the standard block hash |
 //! | [`table`] | a hash table that grows in small steps |
 //! | [`context`] | namespaces, and where each block of one stands |
-//! | [`run`], [`cover`] | runs, and who holds what of them |
-//! | [`names`], [`orphan`], [`publisher`] | what a publisher calls its blocks, and which wait for their parent |
-//! | [`shard`] | publishers come and go |
-//! | [`apply`], `store`, `remove`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
+//! | [`run`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
+//! | [`dialect`], [`column`], [`dictionary`] | what publishers that hash alike call the blocks |
+//! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
+//! | [`recent`] | blocks just removed |
+//! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |
+//! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
+//! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
 //! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
-//! | [`walk`], [`answer`] | a prefix walked |
+//! | [`walk`], [`answer`], [`dump`] | a prefix walked, and names listed |
 
 pub mod answer;
 pub mod apply;
+mod chain;
+pub mod column;
 pub mod context;
+pub mod contexts;
 pub mod cover;
+pub mod dialect;
+pub mod dictionary;
+pub mod dump;
 mod envelope;
 pub mod hash;
 mod keyed;
+mod leave;
+mod ledger;
+pub mod name;
 pub mod names;
+mod naming;
 pub mod object_key;
 pub mod orphan;
+pub mod pins;
 mod place;
 pub mod publisher;
+pub mod recent;
 mod remove;
 pub mod resolve;
 pub mod run;

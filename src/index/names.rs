@@ -1,17 +1,20 @@
-//! What one publisher calls its blocks: engine hash → place, with a copy count for each lane (rank, backend,
-//! medium). This is the only memory per block and owner; it resolves parents, placeholders and removals.
+//! What one publisher calls its blocks where its dialect does not say it: engine hash → place, with a copy count
+//! for each lane (rank, backend, medium); and names removed.
 //!
-//! Nearly always a name has one entry. The exceptions are kept exact in the same table:
-//! - a name with copies on several lanes has one entry a lane;
-//! - a name that denotes several places (hashes that are not chained or ignore the salt) has one *primary*
+//! A name is either all in the dialect (it has one place, and the publisher's lanes hold that by this name alone)
+//! or all here:
+//! - one with copies on several lanes has one entry a lane;
+//! - one that denotes several places (hashes that are not chained or ignore the salt) has one *primary*
 //!   entry a lane, which carries the count and the latest place, and *secondary* ones with count 0: it holds
 //!   all of them until the count is 0;
-//! - two names may denote one place: the place is held while any of them has a count (`Names::alias`);
-//! - a name whose counts are all 0 stays as a bounded tombstone, so that a child or a placeholder that comes
-//!   right after the removal still finds its place.
+//! - two names may denote one place: the place is held while any of them has a count ([`Names::hold_oddly`]).
+//!
+//! A name whose counts are all 0 stays as a bounded tombstone, so that a child or a placeholder that comes
+//! right after the removal still finds its place.
 
+use super::name::{Copies, Known, Name, Odd, Stored, TOMBSTONE};
 use super::run::Place;
-use super::table::{Keyed, Table};
+use super::table::Table;
 use std::collections::{HashMap, VecDeque};
 
 /// Lanes of one publisher; lane numbers fit a byte, one value of which marks removed names.
@@ -20,61 +23,19 @@ pub const LANES: usize = 254;
 pub const NAME_PLACES: usize = LANES;
 /// Removed names that a publisher is remembered by.
 pub const TOMBSTONES: usize = 1024;
-/// Lane number of a removed name.
-const TOMBSTONE: u8 = u8::MAX;
-
-/// One name on one lane at one place.
-#[derive(Clone, Copy, Debug)]
-pub struct Name {
-    hash: u64,
-    run: u32,
-    at: u16,
-    lane: u8,
-    count: u8,
-}
-
-const _: () = assert!(size_of::<Name>() == 16);
-
-impl Name {
-    /// Where the block stands.
-    pub fn place(&self) -> Place {
-        Place { run: self.run, at: self.at }
-    }
-
-    /// The lane, `None` for a tombstone.
-    pub fn lane(&self) -> Option<u8> {
-        (self.lane != TOMBSTONE).then_some(self.lane)
-    }
-}
-
-impl Keyed for Name {
-    fn key(&self) -> u64 {
-        self.hash
-    }
-}
-
-/// What a store changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stored {
-    /// The lane now holds the place by this name; it did not before.
-    Fresh,
-    /// One copy more of what this name already held there.
-    Again,
-    /// The name already denotes [`NAME_PLACES`] places; nothing changed.
-    Full,
-}
-
+/// A table of fewer entries stays in the cache by itself.
+const WARMED_FROM: usize = 4 * TOMBSTONES;
 /// The names of one publisher.
 pub struct Names {
     table: Table<Name>,
     /// Removed names, oldest first.
     removed: VecDeque<u64>,
-    /// (place, lane) → names that hold it beyond the first.
-    aliases: HashMap<(Place, u8), u32>,
+    /// (place, lane) → names kept here that hold it; the dialect's name then does not.
+    odd: Table<Odd>,
     /// Name → its latest place, for names that denote several.
     latest: HashMap<u64, Place>,
-    /// (name, lane) → copies beyond the 255 that an entry counts.
-    surplus: HashMap<(u64, u8), u32>,
+    /// (name, lane) → copies beyond the 255 that an entry counts, or the one of a dialect's name.
+    copies: Table<Copies>,
 }
 
 impl Names {
@@ -83,29 +44,19 @@ impl Names {
         Self {
             table: Table::new(salt),
             removed: VecDeque::new(),
-            aliases: HashMap::new(),
+            odd: Table::new(salt),
             latest: HashMap::new(),
-            surplus: HashMap::new(),
+            copies: Table::new(salt),
         }
-    }
-
-    /// Entries, tombstones included.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether nothing is known.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
     }
 
     /// Heap bytes taken.
     pub fn bytes(&self) -> usize {
         self.table.bytes()
+            + self.odd.bytes()
+            + self.copies.bytes()
             + self.removed.capacity() * size_of::<u64>()
-            + self.aliases.capacity() * (size_of::<((Place, u8), u32)>() + 1)
             + self.latest.capacity() * (size_of::<(u64, Place)>() + 1)
-            + self.surplus.capacity() * (size_of::<((u64, u8), u32)>() + 1)
     }
 
     /// The place that a name denotes (the latest, where it denotes several).
@@ -120,16 +71,22 @@ impl Names {
 
     /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.
     pub fn warm(&self, hashes: &[u64]) {
+        if self.table.len() < WARMED_FROM {
+            return;
+        }
         let known = hashes.iter().filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
         std::hint::black_box(known);
     }
 
-    /// Looks up the removed names that are forgotten when so many more are removed.
-    pub fn warm_oldest(&self, removals: usize) {
-        let leaving = (self.removed.len() + removals).saturating_sub(TOMBSTONES);
-        let oldest = self.removed.iter().take(leaving);
-        let known = oldest.filter(|hash| self.table.find(**hash, |_| true).is_some()).count();
-        std::hint::black_box(known);
+    /// Whether nothing is here: whatever is known is plain.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty() && self.odd.is_empty() && self.copies.is_empty()
+    }
+
+    /// Whether the dialect's name, held on the lane, is all there is to the block.
+    pub fn is_plain(&self, hash: u64, place: Place, lane: u8) -> bool {
+        self.is_empty()
+            || self.known(hash) != Known::Kept && !self.is_odd(place, lane) && self.copies(hash, lane) == 0
     }
 
     /// Whether the name denotes several places.
@@ -147,9 +104,75 @@ impl Names {
         }
     }
 
-    /// Whether the name has a copy on the lane.
-    pub fn has(&self, hash: u64, lane: u8) -> bool {
-        self.table.find(hash, |name| name.lane == lane).is_some()
+    /// What is known here of a name.
+    pub fn known(&self, hash: u64) -> Known {
+        // a removed name has nothing but tombstones
+        match self.table.find(hash, |_| true) {
+            None => Known::Not,
+            Some(name) if name.lane == TOMBSTONE => Known::Removed,
+            Some(_) => Known::Kept,
+        }
+    }
+
+    /// Whether names kept here hold the place on the lane.
+    pub fn is_odd(&self, place: Place, lane: u8) -> bool {
+        !self.odd.is_empty() && self.odd.find(Odd::key_of(place, lane), |_| true).is_some()
+    }
+
+    /// One name more that holds the place on the lane; returns whether it is the first.
+    pub fn hold_oddly(&mut self, place: Place, lane: u8) -> bool {
+        let key = Odd::key_of(place, lane);
+        if let Some(odd) = self.odd.find_mut(key, |_| true) {
+            odd.names += 1;
+            return false;
+        }
+        self.odd.insert(Odd { key, names: 1 });
+        true
+    }
+
+    /// Takes a name over from the dialect, on one lane.
+    pub fn take_over(&mut self, hash: u64, place: Place, lane: u8) {
+        let copies = 1 + self.take_copies(hash, lane);
+        let count = copies.min(u32::from(u8::MAX));
+        self.table.insert(Name { hash, run: place.run, at: place.at, lane, count: count as u8 });
+        self.set_copies(hash, lane, copies - count);
+        self.hold_oddly(place, lane);
+    }
+
+    /// Forgets that a name was removed. `unpin` is called for its places.
+    pub fn wake(&mut self, hash: u64, mut unpin: impl FnMut(Place)) {
+        while let Some(name) = self.table.remove(hash, |name| name.lane == TOMBSTONE) {
+            unpin(name.place());
+            if !self.latest.is_empty() {
+                self.latest.remove(&hash);
+            }
+        }
+    }
+
+    /// Copies of a name beyond those counted elsewhere.
+    pub fn copies(&self, hash: u64, lane: u8) -> u32 {
+        if self.copies.is_empty() {
+            return 0;
+        }
+        self.copies.find(hash, |copies| copies.lane == lane).map_or(0, |copies| copies.more)
+    }
+
+    /// Sets that number.
+    pub fn set_copies(&mut self, hash: u64, lane: u8, more: u32) {
+        if more == 0 {
+            self.take_copies(hash, lane);
+        } else if let Some(copies) = self.copies.find_mut(hash, |copies| copies.lane == lane) {
+            copies.more = more;
+        } else {
+            self.copies.insert(Copies { hash, more, lane });
+        }
+    }
+
+    fn take_copies(&mut self, hash: u64, lane: u8) -> u32 {
+        if self.copies.is_empty() {
+            return 0;
+        }
+        self.copies.remove(hash, |copies| copies.lane == lane).map_or(0, |copies| copies.more)
     }
 
     /// One copy more of a block, or with `counts` off a further place of the copy just stored. `unpin` is called
@@ -218,13 +241,8 @@ impl Names {
         if name.count < u8::MAX {
             name.count += 1;
         } else {
-            *self.surplus.entry((hash, lane)).or_insert(0) += 1;
+            self.set_copies(hash, lane, self.copies(hash, lane) + 1);
         }
-    }
-
-    /// A name of this publisher holds the place on this lane beside another one.
-    pub fn alias(&mut self, place: Place, lane: u8) {
-        *self.aliases.entry((place, lane)).or_insert(0) += 1;
     }
 
     /// One copy less, or with `remaining` exactly so many left. Calls `release` for every place that the lane
@@ -238,13 +256,16 @@ impl Names {
             }
         }
         let Some(name) = found else { return false };
-        let surplus = if name.count == u8::MAX { self.surplus.remove(&(hash, lane)).unwrap_or(0) } else { 0 };
-        let left = remaining.unwrap_or(u32::from(name.count) + surplus - 1);
+        let counted = u32::from(name.count);
+        let more = if name.count < u8::MAX || self.copies.is_empty() {
+            0
+        } else {
+            self.copies.remove(hash, |copies| copies.lane == lane).map_or(0, |copies| copies.more)
+        };
+        let left = remaining.unwrap_or(counted + more - 1);
         if left > 0 {
             name.count = left.min(u32::from(u8::MAX)) as u8;
-            if left > u32::from(u8::MAX) {
-                self.surplus.insert((hash, lane), left - u32::from(u8::MAX));
-            }
+            self.set_copies(hash, lane, left.saturating_sub(u32::from(u8::MAX)));
             return true;
         }
         if entries == 1 {
@@ -299,14 +320,13 @@ impl Names {
     }
 
     fn let_go(&mut self, place: Place, lane: u8, events: &mut impl Places) {
-        if !self.aliases.is_empty()
-            && let Some(others) = self.aliases.get_mut(&(place, lane))
-        {
-            *others -= 1;
-            if *others == 0 {
-                self.aliases.remove(&(place, lane));
+        let key = Odd::key_of(place, lane);
+        if let Some(odd) = self.odd.find_mut(key, |_| true) {
+            odd.names -= 1;
+            if odd.names > 0 {
+                return;
             }
-            return;
+            self.odd.remove(key, |_| true);
         }
         events.release(place, lane);
     }
@@ -364,9 +384,9 @@ impl Names {
     pub fn clear(&mut self) {
         self.table.clear();
         self.removed = VecDeque::new();
-        self.aliases = HashMap::new();
+        self.odd.clear();
         self.latest = HashMap::new();
-        self.surplus = HashMap::new();
+        self.copies.clear();
     }
 }
 

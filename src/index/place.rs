@@ -2,135 +2,21 @@
 //!
 //! A block is found in one of two ways: it is the next one in its parent's run, or [`Context::find`] knows it
 //! (a head of a run; any block, where somebody stores by hash alone). What is found nowhere is appended behind
-//! its parent, or starts a run.
+//! its parent, or starts a run. All hashes of a step are computed first, and blocks are then found, named and held
+//! a stretch of one run at a time.
 //!
 //! [`Context::find`]: super::context::Context::find
 
 use super::apply::{Reading, Work};
-use super::context::ContextKey;
+use super::chain::{ByHash, Chain, Holding, Naming, Placeholder, Row};
 use super::cover::Stretch;
 use super::hash;
-use super::names::{Places, Stored};
+use super::name::Stored;
+use super::names::Places;
 use super::publisher::{Class, Publisher};
-use super::run::{Left, Place};
-use super::shard::{Ledger, Shard};
-use crate::event::{Batch, Skip, Slice};
-use std::sync::Arc;
-
-/// Names of a chain's blocks.
-pub(super) enum NameSource {
-    /// In the batch.
-    Batch(Slice),
-    /// Kept from an earlier one.
-    Owned(Vec<u64>),
-}
-
-impl NameSource {
-    pub(super) fn of<'a>(&'a self, batch: &'a Batch) -> &'a [u64] {
-        match self {
-            Self::Batch(slice) => slice.of(&batch.hashes),
-            Self::Owned(names) => names,
-        }
-    }
-}
-
-/// Local hashes of a chain's blocks.
-pub(super) enum Locals {
-    /// From tokens in the batch.
-    Tokens { tokens: Slice, block_size: u32, digests: Vec<Option<u64>> },
-    /// Kept from an earlier one.
-    Owned(Vec<u64>),
-}
-
-impl Locals {
-    pub(super) fn local(&self, batch: &Batch, at: usize, seed: u64) -> u64 {
-        match self {
-            Self::Owned(locals) => locals[at],
-            Self::Tokens { tokens, block_size, digests } => {
-                let size = *block_size as usize;
-                let own = hash::local(&tokens.of(&batch.tokens)[at * size..(at + 1) * size], seed);
-                match digests.get(at) {
-                    Some(Some(digest)) => hash::with_extra(own, *digest, seed),
-                    _ => own,
-                }
-            }
-        }
-    }
-}
-
-/// Blocks to be placed one behind the other.
-pub(super) struct Chain {
-    names: NameSource,
-    locals: Locals,
-    lane: u8,
-    context: u32,
-    previous: Option<Place>,
-    seq: Option<u64>,
-    at: usize,
-    /// Names removed while the chain was an orphan.
-    pub(super) removed: Vec<u64>,
-}
-
-impl Chain {
-    pub(super) fn new(
-        names: NameSource,
-        locals: Locals,
-        lane: u8,
-        context: u32,
-        previous: Option<Place>,
-        seq: Option<u64>,
-    ) -> Self {
-        Self { names, locals, lane, context, previous, seq, at: 0, removed: Vec::new() }
-    }
-}
-
-/// Blocks to be placed by their standard hashes alone.
-pub(super) struct ByHash {
-    pub(super) names: NameSource,
-    pub(super) lane: u8,
-    /// The context; its number may change between two steps, while nothing is held there yet.
-    pub(super) key: Arc<ContextKey>,
-    /// What names are mixed with.
-    pub(super) salt: u64,
-    pub(super) parent: Option<u64>,
-    pub(super) at: usize,
-    pub(super) previous: Option<Place>,
-}
-
-/// Blocks that have a name already and now also live on another lane.
-pub(super) struct Placeholder {
-    pub(super) names: Slice,
-    pub(super) lane: u8,
-    pub(super) at: usize,
-    pub(super) unknown: bool,
-}
-
-/// Who holds the blocks that are being placed, and the stretch of one run not yet credited.
-pub(super) struct Holding {
-    lane: u8,
-    context: u32,
-    instance: u32,
-    owner: u32,
-    run: u32,
-    span: Stretch,
-    /// End of what the owner held in the run before; only below it a block may be held already.
-    held_until: u16,
-    gained: u64,
-}
-
-impl Holding {
-    /// The lane that is credited.
-    pub(super) fn lane(&self) -> u8 {
-        self.lane
-    }
-
-    /// Credits this one block, which the lane does not hold yet.
-    pub(super) fn take_whole(&mut self, place: Place) {
-        self.run = place.run;
-        self.span = Stretch { start: place.at, end: place.at + 1 };
-        self.gained = 1;
-    }
-}
+use super::run::{Place, RUN_BLOCKS};
+use super::shard::Shard;
+use crate::event::Skip;
 
 impl Shard {
     pub(super) fn work_chain(
@@ -141,53 +27,42 @@ impl Shard {
         announced: &mut Vec<u64>,
         budget: usize,
     ) -> (Option<Work>, usize) {
-        let names = chain.names.of(reading.batch);
-        let until = names.len().min(chain.at + budget);
+        let all = chain.names.of(reading.batch);
+        let until = all.len().min(chain.at + budget);
         let done = until - chain.at;
-        let mut holding = self.hold(publisher, chain.lane, chain.context);
-        let mut failed = None;
-        for (at, name) in names[..until].iter().enumerate().skip(chain.at) {
-            let local = chain.locals.local(reading.batch, at, self.seed);
-            let seq = hash::next(chain.seq, local, self.seed);
-            let place = self.find_or_make(
-                chain.context,
-                seq,
-                chain.previous,
-                chain.seq.is_none(),
-                names.len() - at - 1,
-            );
-            if let Err(reason) = self.credit(publisher, &mut holding, *name, place, true) {
-                failed = Some(reason);
-                break;
-            }
-            chain.seq = Some(seq);
-            chain.previous = Some(place);
-            self.announce(publisher, *name, place, announced);
+        let mut seqs = std::mem::take(&mut self.apply.seqs);
+        seqs.clear();
+        let mut seq = chain.seq;
+        for at in chain.at..until {
+            let next = hash::next(seq, chain.locals.local(reading.batch, at, self.seed), self.seed);
+            seqs.push(next);
+            seq = Some(next);
         }
-        self.settle_holding(publisher, &holding);
-        self.wake_all();
-        if let Some(reason) = failed {
+        let row = Row {
+            context: chain.context,
+            lane: chain.lane,
+            names: &all[chain.at..until],
+            seqs: &seqs,
+            called: &all[chain.at..until],
+            more: all.len() - until,
+            root: chain.seq.is_none(),
+            fresh: chain.fresh,
+        };
+        let placed = self.place_row(publisher, &row, &mut chain.previous, announced);
+        self.apply.seqs = seqs;
+        if let Err(reason) = placed {
             publisher.stats.skipped[reason as usize].add(1);
-        } else if until < names.len() {
+        } else if until < all.len() {
             chain.at = until;
+            chain.seq = seq;
+            chain.fresh = false;
             return (Some(Work::Chain(chain)), done);
         }
         for name in &chain.removed {
-            let (names, _, books) = publisher.split();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
-            names.remove(*name, chain.lane, None, &mut ledger);
+            let place = self.next_place(publisher, *name);
+            self.remove_name(publisher, *name, place, chain.lane, None);
         }
         (None, done)
-    }
-
-    /// Notes who waits for a name: orphans of its publisher, and pool objects anywhere.
-    fn announce(&mut self, publisher: &Publisher, name: u64, place: Place, announced: &mut Vec<u64>) {
-        if publisher.orphans.await_parent(name) {
-            announced.push(name);
-        }
-        if self.resolver.cares(name) && publisher.registration.class == Class::Engine {
-            self.apply.woken.push((name, place));
-        }
     }
 
     pub(super) fn work_by_hash(
@@ -215,23 +90,69 @@ impl Shard {
         let all = work.names.of(reading.batch);
         let until = all.len().min(work.at + budget);
         let done = until - work.at;
-        let mut holding = self.hold(publisher, work.lane, context);
-        for (at, name) in all[..until].iter().enumerate().skip(work.at) {
-            let place = self.find_or_make(context, *name, work.previous, false, all.len() - at - 1);
-            if let Err(reason) = self.credit(publisher, &mut holding, *name ^ work.salt, place, true) {
-                publisher.stats.skipped[reason as usize].add(1);
-                self.settle_holding(publisher, &holding);
-                self.wake_all();
-                return (None, done);
-            }
-            work.previous = Some(place);
-            self.announce(publisher, *name, place, announced);
-        }
-        self.settle_holding(publisher, &holding);
+        let seqs = &all[work.at..until];
+        let salted: Vec<u64> = match work.salt {
+            0 => Vec::new(),
+            salt => seqs.iter().map(|name| name ^ salt).collect(),
+        };
+        let row = Row {
+            context,
+            lane: work.lane,
+            names: if work.salt == 0 { seqs } else { &salted },
+            seqs,
+            called: seqs,
+            more: all.len() - until,
+            root: false,
+            fresh: false,
+        };
+        let placed = self.place_row(publisher, &row, &mut work.previous, announced);
         let more = until < all.len();
         work.at = until;
-        self.wake_all();
+        if let Err(reason) = placed {
+            publisher.stats.skipped[reason as usize].add(1);
+            return (None, done);
+        }
         (more.then_some(Work::ByHash(work)), done)
+    }
+
+    /// Places a row of blocks, stretch by stretch.
+    fn place_row(
+        &mut self,
+        publisher: &mut Publisher,
+        row: &Row<'_>,
+        previous: &mut Option<Place>,
+        announced: &mut Vec<u64>,
+    ) -> Result<(), Skip> {
+        let mut holding = self.hold(publisher, row.lane, row.context);
+        let (mut at, mut outcome) = (0, Ok(()));
+        while at < row.seqs.len() && outcome.is_ok() {
+            let (first, blocks) =
+                self.find_or_make(row.context, &row.seqs[at..], *previous, row.root && at == 0, row.more);
+            let credited =
+                self.credit_all(publisher, &mut holding, &row.names[at..at + blocks], first, row.fresh);
+            let (credited, failed) = credited;
+            outcome = failed.map_or(Ok(()), Err);
+            self.announce(publisher, &row.called[at..at + credited], first, announced);
+            *previous = Some(Place { at: first.at + blocks as u16 - 1, ..first });
+            at += blocks;
+        }
+        self.settle_holding(publisher, &holding);
+        self.wake_all();
+        outcome
+    }
+
+    /// Notes who waits for these names: orphans of their publisher, and pool objects anywhere.
+    fn announce(&mut self, publisher: &Publisher, names: &[u64], first: Place, announced: &mut Vec<u64>) {
+        if !publisher.orphans.is_empty() {
+            announced.extend(names.iter().filter(|name| publisher.orphans.await_parent(**name)));
+        }
+        if self.resolver.is_awaited() && publisher.registration.class == Class::Engine {
+            for (name, at) in names.iter().zip(first.at..) {
+                if self.resolver.cares(*name) {
+                    self.apply.woken.push((*name, Place { at, ..first }));
+                }
+            }
+        }
     }
 
     pub(super) fn work_placeholder(
@@ -246,7 +167,7 @@ impl Shard {
         let done = until - work.at;
         let mut places = std::mem::take(&mut self.apply.places);
         for name in &all[work.at..until] {
-            publisher.names.places(*name, &mut places);
+            self.places_of(publisher, *name, &mut places);
             work.unknown |= places.is_empty();
             self.credit_everywhere(publisher, *name, work.lane, &places);
         }
@@ -263,7 +184,7 @@ impl Shard {
 
     /// One copy of a name that stands at all these places.
     fn credit_everywhere(&mut self, publisher: &mut Publisher, name: u64, lane: u8, places: &[Place]) {
-        let preferred = publisher.names.place(name);
+        let preferred = self.place_of(publisher, name);
         for place in places {
             // the first credit wakes all tombstones of the name; none of its places may go meanwhile
             self.runs.pin(*place);
@@ -271,7 +192,8 @@ impl Shard {
         for (nth, place) in places.iter().enumerate() {
             let context = self.runs.get(place.run).context;
             let mut holding = self.hold(publisher, lane, context);
-            let credited = self.credit(publisher, &mut holding, name, *place, nth == 0);
+            let credited =
+                self.credit(publisher, &mut holding, name, *place, Naming { counts: nth == 0, fresh: false });
             self.settle_holding(publisher, &holding);
             if let Err(reason) = credited {
                 publisher.stats.skipped[reason as usize].add(1);
@@ -282,8 +204,7 @@ impl Shard {
         {
             publisher.names.prefer(name, preferred);
         }
-        let (_, _, books) = publisher.split();
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+        let (_, mut ledger) = self.ledger(publisher);
         for place in places {
             ledger.unpin(*place);
         }
@@ -307,57 +228,162 @@ impl Shard {
         }
     }
 
-    /// The place of block `seq` behind `previous`, which `more` blocks are likely to follow.
+    /// The place of the first of these blocks behind `previous`, and how many of them stand in a row from there; `more`
+    /// are likely to follow the last one.
     pub(super) fn find_or_make(
         &mut self,
         context: u32,
-        seq: u64,
+        seqs: &[u64],
         previous: Option<Place>,
         root: bool,
         more: usize,
-    ) -> Place {
+    ) -> (Place, usize) {
         let mut append = None;
         if let Some(previous) = previous {
+            let next = Place { at: previous.at.saturating_add(1), ..previous };
             let run = self.runs.get(previous.run);
-            match run.hashes.get(usize::from(previous.at) + 1) {
-                Some(next) if *next == seq => return Place { at: previous.at + 1, ..previous },
-                Some(_) => {}
-                None => append = Some(previous),
+            let known = run.equal(seqs, usize::from(previous.at) + 1);
+            if known > 0 {
+                return (next, known);
+            }
+            if run.hashes.len() == usize::from(previous.at) + 1 {
+                append = Some(previous);
             }
         }
         let known = self.contexts.get_mut(context);
-        if let Some(place) = known.find(seq) {
+        if let Some(place) = known.find(seqs[0]) {
             if let Some(previous) = previous
                 && place.at == 0
             {
                 self.runs.link(place.run, previous);
             }
-            return place;
+            return (place, self.runs.get(place.run).equal(seqs, usize::from(place.at)));
         }
+        // where every run names its parent, no block stands behind one that stands nowhere
+        let unknown = if known.finds_heads_only() {
+            seqs.len().min(RUN_BLOCKS)
+        } else {
+            let rest = seqs[1..].iter().take(RUN_BLOCKS - 1);
+            1 + rest.take_while(|seq| known.find(**seq).is_none()).count()
+        };
         if append.is_none()
             && let Some(previous) = previous
         {
             // what a former life of this prefix left behind its last needed block may go
-            if let Left::Cut { hashes, gone, .. } = self.runs.cut_behind(previous) {
-                known.cut(previous.run, &hashes, gone);
+            if let Some(cut) = self.runs.cut_behind(previous) {
+                known.cut(&cut);
+                self.dialects.cut(&cut);
                 append = Some(previous);
             }
         }
+        let more = more + seqs.len() - unknown;
         // a parent in another context (a lie of a by-hash publisher) is no place to append to
         if let Some(previous) = append
             && self.runs.get(previous.run).context == context
-            && let Some(place) = self.runs.append(previous.run, seq, more)
         {
-            known.appended(seq, place);
-            return place;
+            let blocks = self.runs.append(previous.run, &seqs[..unknown], more);
+            if blocks > 0 {
+                let first = Place { at: previous.at + 1, ..previous };
+                known.appended(&seqs[..blocks], first);
+                return (first, blocks);
+            }
         }
-        let place = self.runs.create(context, seq, previous, root, more);
-        known.head(seq, place);
-        place
+        let first = self.runs.create(context, &seqs[..unknown], previous, root, more);
+        known.head(&seqs[..unknown], first);
+        (first, unknown)
     }
 
-    /// Names the block and lets the lane hold it; whole stretches are credited at once.
+    /// Names a stretch of blocks and lets the lane hold them; returns how many it could, and why not the next.
+    fn credit_all(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        names: &[u64],
+        first: Place,
+        fresh: bool,
+    ) -> (usize, Option<Skip>) {
+        let mut at = 0;
+        while at < names.len() {
+            let place = Place { at: first.at + at as u16, ..first };
+            let plain = match publisher.lanes[usize::from(holding.lane)].base {
+                None => self.name_plainly(publisher, &names[at..], place, holding.lane, fresh),
+                Some(_) => 0,
+            };
+            if plain > 0 {
+                self.credit_plainly(publisher, holding, &names[at..at + plain], place);
+            } else if let Err(reason) =
+                self.credit(publisher, holding, names[at], place, Naming { counts: true, fresh })
+            {
+                return (at, Some(reason));
+            }
+            at += plain.max(1);
+        }
+        (at, None)
+    }
+
+    /// Lets the lane hold blocks by its dialect's names.
+    fn credit_plainly(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        names: &[u64],
+        first: Place,
+    ) {
+        if first.run != holding.run || first.at != holding.span.end {
+            self.begin_stretch(holding, first);
+        }
+        let end = first.at + names.len() as u16;
+        holding.span.end = end;
+        if first.at >= holding.held_until {
+            holding.gained += names.len() as u64;
+            return;
+        }
+        let run = self.runs.get(first.run);
+        let Ok(cover) = run.cover_of(holding.instance, holding.owner) else { return };
+        for (name, at) in names.iter().zip(first.at..end) {
+            if run.covers[cover].holds(at) {
+                let copies = publisher.names.copies(*name, holding.lane);
+                publisher.names.set_copies(*name, holding.lane, copies + 1);
+            } else {
+                holding.gained += 1;
+            }
+        }
+    }
+
+    /// Names a block and lets the lane hold it; whole stretches are credited at once.
     pub(super) fn credit(
+        &mut self,
+        publisher: &mut Publisher,
+        holding: &mut Holding,
+        name: u64,
+        place: Place,
+        naming: Naming,
+    ) -> Result<(), Skip> {
+        if place.run != holding.run || place.at != holding.span.end {
+            self.begin_stretch(holding, place);
+        }
+        if let Some(base) = publisher.lanes[usize::from(holding.lane)].base {
+            return self.credit_part(publisher, holding, base, name, place);
+        }
+        if self.names_plainly(publisher, name, place, holding.lane, naming.fresh) {
+            let held = place.at < holding.held_until
+                && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
+            if held {
+                let copies = publisher.names.copies(name, holding.lane);
+                publisher.names.set_copies(name, holding.lane, copies + 1);
+            } else {
+                holding.gained += 1;
+            }
+        } else {
+            self.begin_stretch(holding, place);
+            self.credit_oddly(publisher, holding, name, place, naming.counts)?;
+        }
+        holding.span.end = place.at + 1;
+        Ok(())
+    }
+
+    /// The same for a name that is the publisher's own.
+    fn credit_oddly(
         &mut self,
         publisher: &mut Publisher,
         holding: &mut Holding,
@@ -365,67 +391,43 @@ impl Shard {
         place: Place,
         counts: bool,
     ) -> Result<(), Skip> {
-        if place.run != holding.run || place.at != holding.span.end {
-            self.flush(holding);
-            let run = self.runs.get(place.run);
-            let cover = run.cover_of(holding.instance, holding.owner);
-            holding.held_until = cover.map_or(0, |at| run.covers[at].end());
-            holding.run = place.run;
-            holding.span = Stretch { start: place.at, end: place.at };
-        }
-        if let Some(base) = publisher.lanes[usize::from(holding.lane)].base {
-            return self.credit_part(publisher, holding, base, name, place);
-        }
+        self.keep_apart(publisher, name, place);
         let unpins = &mut self.apply.unpins;
-        // a tombstone that wakes up lets go of its place only after the lane holds it
         match publisher.names.store(name, place, holding.lane, counts, |place| unpins.push(place)) {
             Stored::Again => {}
-            Stored::Fresh => {
-                let held = place.at < holding.held_until
-                    && self.runs.get(place.run).held(holding.instance, holding.owner, place.at);
-                if held {
-                    publisher.names.alias(place, holding.lane);
-                } else {
-                    holding.gained += 1;
-                }
-            }
+            Stored::Fresh => holding.gained += u64::from(publisher.names.hold_oddly(place, holding.lane)),
             Stored::Full => {
-                self.flush(holding);
                 self.runs.pin(place);
                 self.apply.unpins.push(place);
                 return Err(Skip::Bound);
             }
         }
-        holding.span.end = place.at + 1;
         Ok(())
     }
 
-    fn flush(&mut self, holding: &mut Holding) {
-        if holding.span.start < holding.span.end {
-            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
-        }
-        holding.run = u32::MAX;
-        holding.span = Stretch { start: 0, end: 0 };
+    /// What is credited from now on starts at `place`.
+    fn begin_stretch(&mut self, holding: &mut Holding, place: Place) {
+        self.hold_stretch(holding);
+        let run = self.runs.get(place.run);
+        let cover = run.cover_of(holding.instance, holding.owner);
+        holding.held_until = cover.map_or(0, |at| run.covers[at].end());
+        holding.run = place.run;
+        holding.span = Stretch { start: place.at, end: place.at };
     }
 
     /// Ends a holding: what was credited is held, and tombstones that woke up let go of their places.
     pub(super) fn settle_holding(&mut self, publisher: &mut Publisher, holding: &Holding) {
         self.settle_whole(publisher, holding);
-        let (_, _, books) = publisher.split();
-        let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
         let mut unpins = std::mem::take(&mut self.apply.unpins);
-        for place in unpins.drain(..) {
-            ledger.unpin(place);
-        }
+        let (_, mut ledger) = self.ledger(publisher);
+        ledger.unpin_all(&mut unpins);
         self.apply.unpins = unpins;
         self.contexts.drop_if_idle(holding.context);
     }
 
     /// The same without the tombstones.
     pub(super) fn settle_whole(&mut self, publisher: &mut Publisher, holding: &Holding) {
-        if holding.span.start < holding.span.end {
-            self.runs.hold(holding.run, holding.instance, holding.owner, holding.span);
-        }
+        self.hold_stretch(holding);
         let lane = &mut publisher.lanes[usize::from(holding.lane)];
         lane.gain(holding.context, holding.gained);
         self.contexts.get_mut(holding.context).held += holding.gained;

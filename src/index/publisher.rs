@@ -1,8 +1,10 @@
 //! One registration: who publishes, on which lanes it holds blocks, and what it calls them.
 
 use super::context::Owner;
+use super::dialect::Speech;
 use super::names::{LANES, Names};
 use super::orphan::Orphans;
+use super::recent::Recent;
 use super::run::Place;
 use crate::event::Skip;
 use crate::metrics::PublisherStats;
@@ -119,11 +121,11 @@ impl Lane {
         (self.owners[at].held == 0).then(|| self.owners.remove(at).owner)
     }
 
-    /// The lane holds one block less in a context; returns the owner when it was the last one there.
-    pub fn lose(&mut self, context: u32) -> Option<u32> {
+    /// The lane holds `blocks` less in a context; returns the owner when those were the last ones there.
+    pub fn lose(&mut self, context: u32, blocks: u64) -> Option<u32> {
         let at = self.owners.binary_search_by_key(&context, |owner| owner.context).ok()?;
-        self.owners[at].held -= 1;
-        self.held -= 1;
+        self.owners[at].held -= blocks;
+        self.held -= blocks;
         (self.owners[at].held == 0).then(|| self.owners.remove(at).owner)
     }
 }
@@ -144,6 +146,7 @@ pub struct Parts {
 pub(super) struct Books<'a> {
     pub(super) lanes: &'a mut [Lane],
     pub(super) parts: &'a mut Parts,
+    pub(super) recent: &'a mut Recent,
     pub(super) stats: &'a PublisherStats,
 }
 
@@ -168,8 +171,14 @@ pub struct Publisher {
     pub base: u32,
     /// Lanes, at most [`LANES`].
     pub lanes: Vec<Lane>,
-    /// Names of its blocks.
+    /// How it names its blocks.
+    pub speech: Speech,
+    /// Names that its dialect does not have, with those of them that were removed.
     pub names: Names,
+    /// Blocks just removed by its dialect's names.
+    pub recent: Recent,
+    /// Where the last name that it removed stood: the next one is often a neighbour.
+    pub(super) removed: Place,
     /// Stores that wait for their parent.
     pub orphans: Orphans,
     /// Objects that make up blocks.
@@ -204,7 +213,11 @@ impl Publisher {
             instance,
             base,
             lanes: Vec::new(),
+            // one rank's part of a block is no holding of it
+            speech: if needed > 0 { Speech::Alone } else { Speech::NEW },
             names: Names::new(salt),
+            recent: Recent::default(),
+            removed: Place { run: 0, at: 0 },
             orphans: Orphans::default(),
             parts: Parts { needed, present: HashMap::new() },
             backends: Vec::new(),
@@ -217,6 +230,7 @@ impl Publisher {
     /// Heap bytes taken.
     pub fn bytes(&self) -> usize {
         self.names.bytes()
+            + self.recent.bytes()
             + self.orphans.bytes()
             + self.lanes.capacity() * size_of::<Lane>()
             + self.parts.present.capacity() * size_of::<((Place, u8), u32)>()
@@ -259,10 +273,10 @@ impl Publisher {
         Ok(lane)
     }
 
-    /// Names and orphans apart from what their changes touch.
-    pub(super) fn split(&mut self) -> (&mut Names, &mut Orphans, Books<'_>) {
-        let books = Books { lanes: &mut self.lanes, parts: &mut self.parts, stats: &self.stats };
-        (&mut self.names, &mut self.orphans, books)
+    /// Its own names apart from what their changes touch.
+    pub(super) fn split(&mut self) -> (&mut Names, Books<'_>) {
+        let Self { names, lanes, parts, recent, stats, .. } = self;
+        (names, Books { lanes, parts, recent, stats })
     }
 
     /// Number of a known lane.
@@ -282,6 +296,7 @@ impl Publisher {
             rank: (self.registration.class == Class::Engine).then_some(lane.rank),
             medium: lane.medium,
             retired: false,
+            runs: Vec::new(),
         }
     }
 

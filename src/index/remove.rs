@@ -1,12 +1,12 @@
 //! What removals and clears take away.
 
 use super::apply::{Reading, Work};
+use super::chain::NameSource;
 use super::envelope::{check_local, name_salt, observe_envelope, rank, tenant};
 use super::keyed::keyed_object;
-use super::place::NameSource;
 use super::publisher::{Class, Publisher, Scope};
 use super::run::Place;
-use super::shard::{Ledger, Shard};
+use super::shard::Shard;
 use crate::event::{Clear, Envelope, Remove, Skip, medium};
 
 /// The lanes that a removal or a clear touches.
@@ -84,7 +84,7 @@ impl Shard {
         let Some(stated) = envelope.and_then(|envelope| envelope.base_block_idx) else { return };
         let first = remove.hashes.of(&reading.batch.hashes).first();
         let known = first
-            .and_then(|name| publisher.names.place(*name ^ salt))
+            .and_then(|name| self.place_of(publisher, *name ^ salt))
             .and_then(|place| self.runs.depth(place));
         if known.is_some_and(|known| known != stated) {
             publisher.stats.depth_disagreements.add(1);
@@ -120,6 +120,12 @@ impl Shard {
         Ok(holds.then_some(Work::Clear { lanes, tenant, segment: 0 }))
     }
 
+    /// The only lane of a publisher that a removal touches.
+    pub(super) fn only_lane(publisher: &Publisher, lanes: Lanes) -> Option<u8> {
+        let mut all = (0..publisher.lanes.len() as u8).filter(|lane| lanes.take(publisher, *lane));
+        all.next().filter(|_| publisher.parts.needed == 0 && all.next().is_none())
+    }
+
     pub(super) fn remove(
         &mut self,
         publisher: &mut Publisher,
@@ -147,16 +153,13 @@ impl Shard {
     ) -> bool {
         let mut removed = false;
         let name = hash ^ salt;
+        let place = self.next_place(publisher, name);
         for lane in 0..publisher.lanes.len() as u8 {
-            if !lanes.take(publisher, lane) {
-                continue;
+            if lanes.take(publisher, lane) {
+                removed |= self.remove_name(publisher, name, place, lane, left)
+                    || !publisher.orphans.is_empty() && publisher.orphans.remove(name, lane, left)
+                    || self.resolver.cancel(hash, salt, publisher.number, lane);
             }
-            let number = publisher.number;
-            let (names, orphans, books) = publisher.split();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
-            removed |= names.remove(name, lane, left, &mut ledger)
-                || !orphans.is_empty() && orphans.remove(name, lane, left)
-                || self.resolver.cancel(hash, salt, number, lane);
         }
         removed
     }
@@ -178,12 +181,41 @@ impl Shard {
         };
         publisher.names.on_lanes(segment, on, &mut found);
         for (name, lane) in &found {
-            let (names, _, books) = publisher.split();
-            let mut ledger = Ledger { runs: &mut self.runs, contexts: &mut self.contexts, books };
+            let (names, mut ledger) = self.ledger(publisher);
             names.remove(*name, *lane, Some(0), &mut ledger);
         }
         let done = found.len();
         self.apply.found = found;
+        done
+    }
+
+    /// Clears what is held by the dialect's names, once the publisher's own names are cleared; returns the blocks
+    /// done, fewer than `budget` when that was all.
+    pub(super) fn clear_plain(
+        &mut self,
+        publisher: &mut Publisher,
+        lanes: Lanes,
+        tenant: Option<&str>,
+        budget: usize,
+    ) -> usize {
+        let Some(dialect) = publisher.speech.dialect() else { return 0 };
+        let mut done = 0;
+        for lane in 0..publisher.lanes.len() as u8 {
+            while done < budget && lanes.take(publisher, lane) {
+                let (_, ledger) = self.ledger(publisher);
+                let of =
+                    |context| tenant.is_none_or(|tenant| ledger.contexts.get(context).key.tenant == tenant);
+                let Some((run, mut span)) = ledger.any_held(lane, of) else { break };
+                let most = (budget - done).min(usize::from(u16::MAX)) as u16;
+                span.start = span.start.max(span.end.saturating_sub(most));
+                for at in span.start..span.end {
+                    let name = self.runs.label(Place { run, at }, dialect);
+                    publisher.names.set_copies(name, lane, 0);
+                }
+                self.release_plainly(publisher, run, span, lane);
+                done += usize::from(span.end - span.start);
+            }
+        }
         done
     }
 }

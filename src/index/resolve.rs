@@ -75,10 +75,14 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
+    /// Whether anybody waits for any announcement.
+    pub(super) fn is_awaited(&self) -> bool {
+        !(self.waiting.is_empty() && self.wanted.is_empty())
+    }
+
     /// Whether an announcement of this name means something to somebody.
     pub(super) fn cares(&self, name: u64) -> bool {
-        !(self.waiting.is_empty() && self.wanted.is_empty())
-            && (self.waiting.contains_key(&name) || self.wanted.contains_key(&name))
+        self.is_awaited() && (self.waiting.contains_key(&name) || self.wanted.contains_key(&name))
     }
 
     /// Lets an object wait; returns the waiters dropped for it.

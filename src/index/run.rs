@@ -4,10 +4,14 @@
 //! Invariants worth naming:
 //! - neighbours in a run are parent and child, so equal hashes at one position mean equal stretches before it;
 //! - within a context a hash has at most one place;
-//! - a position that a cover or a pin needs is never cut; whatever lies behind all of them goes in time.
+//! - a position that a cover or a pin needs is never cut; whatever lies behind all of them goes in time;
+//! - a run pins the block that it goes on behind: where everybody says what precedes a block, one that has no
+//!   place has none behind it either, and a circle is always recognised.
 
-use super::cover::{Cover, Stretch};
-use std::collections::VecDeque;
+use super::column::{Column, Columns};
+use super::cover::{Cover, Holder, Stretch};
+use super::dialect::UNLABELLED;
+use super::pins::Pins;
 
 /// Most blocks of one run; a longer prefix goes on in another.
 pub const RUN_BLOCKS: usize = u16::MAX as usize;
@@ -15,6 +19,8 @@ pub const RUN_BLOCKS: usize = u16::MAX as usize;
 const SLACK: u16 = 16;
 /// Blocks announced for which a run makes room before they come.
 const AHEAD: usize = 64;
+/// Runs passed on the way to the root before one is linked to a parent that it was made without.
+const LINK_STEPS: usize = 256;
 
 /// A block: position `at` of run `run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -32,12 +38,14 @@ pub struct Run {
     pub context: u32,
     /// Rolling hashes.
     pub hashes: Vec<u64>,
+    /// What the dialects call these blocks.
+    pub columns: Columns,
     /// Who holds what, sorted by (instance, owner).
     pub covers: Vec<Cover>,
-    /// Positions that a removed name still denotes, in the order of removal.
-    pins: VecDeque<u16>,
-    /// The block before the first, when known, and the life of its run.
-    parent: Option<(Place, u32)>,
+    /// Positions that stay although nobody may hold them.
+    pins: Pins,
+    /// The block before the first, when known; pinned.
+    parent: Option<Place>,
     /// Blocks before the first, when known.
     depth: Option<u32>,
     /// Positions that may have died since the tail was last looked at.
@@ -45,12 +53,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Heap bytes, but for what stands behind the covers.
+    /// Heap bytes, but for what stands in the columns and behind the covers.
     fn heap(&self) -> usize {
         size_of::<Self>()
             + self.hashes.capacity() * size_of::<u64>()
             + self.covers.capacity() * size_of::<Cover>()
-            + self.pins.capacity() * size_of::<u16>()
+            + self.pins.heap()
     }
 
     /// Index of an owner's cover, or where it would stand.
@@ -68,42 +76,55 @@ impl Run {
         self.cover_of(instance, owner).is_ok_and(|index| self.covers[index].holds(at))
     }
 
+    /// How many of these hashes stand in a row from a position on.
+    pub fn equal(&self, hashes: &[u64], from: usize) -> usize {
+        let known = self.hashes.get(from..).unwrap_or_default();
+        known.iter().zip(hashes).take_while(|(known, hash)| known == hash).count()
+    }
+
+    /// An owner holds nothing here any more; returns where its list of runs has this one.
+    fn remove_cover(&mut self, at: usize) -> u32 {
+        let listed = self.covers.remove(at).listed;
+        if self.covers.len() * 4 < self.covers.capacity() {
+            self.covers.shrink_to(self.covers.len() * 2);
+        }
+        listed
+    }
+
     fn needed(&self) -> usize {
         let covered = self.covers.iter().map(Cover::end).max().unwrap_or(0);
-        let pinned = self.pins.iter().map(|at| at + 1).max().unwrap_or(0);
-        usize::from(covered.max(pinned))
+        usize::from(covered.max(self.pins.end()))
     }
-}
-
-struct Slot {
-    run: Option<Box<Run>>,
-    life: u32,
 }
 
 /// All runs of a shard.
 #[derive(Default)]
 pub struct Runs {
-    slots: Vec<Slot>,
+    slots: Vec<Option<Box<Run>>>,
     free: Vec<u32>,
+    /// Parents of runs that went, to be unpinned later.
+    orphaned: Vec<Place>,
     live: usize,
     heap: usize,
 }
 
-/// What a change left of a run.
-#[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Nothing to do.
-    Same,
-    /// These hashes no longer have a place; the first one was the head when `gone`.
-    Cut {
-        /// The hashes that went.
-        hashes: Vec<u64>,
-        /// Whether the run itself is gone.
-        gone: bool,
-        /// Its context.
-        context: u32,
-    },
+/// Blocks that no longer have a place.
+#[derive(Debug)]
+pub struct Cut {
+    /// Their run.
+    pub run: u32,
+    /// Its context.
+    pub context: u32,
+    /// Whether the run itself is gone; then the first hash was its head.
+    pub gone: bool,
+    /// What a run that is gone went on behind; to be unpinned.
+    pub parent: Option<Place>,
+    /// The first position that went.
+    pub from: u16,
+    /// The rolling hashes that went.
+    pub hashes: Vec<u64>,
+    /// What the dialects called them.
+    pub columns: Vec<Column>,
 }
 
 impl Runs {
@@ -119,21 +140,24 @@ impl Runs {
 
     /// Heap bytes taken.
     pub fn bytes(&self) -> usize {
-        self.heap + self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+        self.heap
+            + self.slots.capacity() * size_of::<Option<Box<Run>>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.orphaned.capacity() * size_of::<Place>()
     }
 
     /// A live run. Callers hold places only of blocks that are held or pinned, so the run is there.
     pub fn get(&self, run: u32) -> &Run {
-        self.slots[run as usize].run.as_deref().expect("a place outlives nobody who holds it")
+        self.slots[run as usize].as_deref().expect("a place outlives nobody who holds it")
     }
 
     /// A run that may be gone.
     pub fn try_get(&self, run: u32) -> Option<&Run> {
-        self.slots.get(run as usize)?.run.as_deref()
+        self.slots.get(run as usize)?.as_deref()
     }
 
     fn get_mut(&mut self, run: u32) -> &mut Run {
-        self.slots[run as usize].run.as_deref_mut().expect("a place outlives nobody who holds it")
+        self.slots[run as usize].as_deref_mut().expect("a place outlives nobody who holds it")
     }
 
     /// The rolling hash that stands at a place.
@@ -141,25 +165,50 @@ impl Runs {
         self.get(place.run).hashes[usize::from(place.at)]
     }
 
-    /// A new run of one block; `more` are likely to follow at once.
+    /// What a dialect calls a place.
+    pub fn label(&self, place: Place, dialect: u32) -> u64 {
+        self.try_get(place.run).map_or(UNLABELLED, |run| run.columns.label(dialect, place.at))
+    }
+
+    /// Lets a dialect name the blocks from a place on.
+    pub fn set_labels(&mut self, place: Place, dialect: u32, names: &[u64]) {
+        let run = self.get_mut(place.run);
+        let grown = run.columns.set(dialect, place.at, names, run.hashes.capacity());
+        self.heap += grown;
+    }
+
+    /// Cuts the last `most` labels of a dialect's column; returns the first position cut, and the labels.
+    pub fn cut_column(&mut self, run: u32, dialect: u32, most: usize) -> (u16, Vec<u64>) {
+        let columns = &mut self.get_mut(run).columns;
+        let before = columns.heap();
+        let cut = columns.cut_one(dialect, most);
+        let after = columns.heap();
+        self.heap = self.heap + after - before;
+        cut
+    }
+
+    /// A new run; `more` blocks are likely to follow at once.
     pub fn create(
         &mut self,
         context: u32,
-        hash: u64,
+        blocks: &[u64],
         parent: Option<Place>,
         root: bool,
         more: usize,
     ) -> Place {
         let depth =
             if root { Some(0) } else { parent.and_then(|parent| self.depth(parent)).map(|depth| depth + 1) };
-        let parent = parent.map(|place| (place, self.slots[place.run as usize].life));
-        let mut hashes = Vec::with_capacity(1 + more.min(AHEAD));
-        hashes.push(hash);
+        if let Some(parent) = parent {
+            self.pin(parent);
+        }
+        let mut hashes = Vec::with_capacity(blocks.len() + more.min(AHEAD));
+        hashes.extend_from_slice(blocks);
         let run = Box::new(Run {
             context,
             hashes,
+            columns: Columns::default(),
             covers: Vec::new(),
-            pins: VecDeque::new(),
+            pins: Pins::default(),
             parent,
             depth,
             slack: 0,
@@ -168,97 +217,135 @@ impl Runs {
         self.live += 1;
         let number = self.free.pop().unwrap_or(self.slots.len() as u32);
         if let Some(slot) = self.slots.get_mut(number as usize) {
-            slot.run = Some(run);
+            *slot = Some(run);
         } else {
-            self.slots.push(Slot { run: Some(run), life: 0 });
+            self.slots.push(Some(run));
         }
         Place { run: number, at: 0 }
     }
 
-    /// Notes the block before the first of a run that was made without knowing it, or that outlived it.
-    pub fn link(&mut self, run: u32, parent: Place) {
-        let known = self.get(run).parent.is_some_and(|(place, life)| self.alive(place, life));
-        if !known && parent.run != run {
-            let life = self.slots[parent.run as usize].life;
-            let depth = self.depth(parent).map(|depth| depth + 1);
-            let run = self.get_mut(run);
-            run.parent = Some((parent, life));
-            run.depth = depth.or(run.depth);
+    /// Notes the block before the first of a run that was made without knowing it.
+    pub fn link(&mut self, number: u32, parent: Place) {
+        let run = self.get(number);
+        let first = Place { run: number, at: 0 };
+        let known = run.parent.is_some() || run.depth == Some(0);
+        // publishers that do not say what precedes a block may also lie about it
+        if known || self.is_ancestor(first, parent, LINK_STEPS) != Some(false) {
+            return;
         }
+        self.pin(parent);
+        let depth = self.depth(parent).map(|depth| depth + 1);
+        let run = self.get_mut(number);
+        run.parent = Some(parent);
+        run.depth = depth.or(run.depth);
     }
 
-    /// Appends a block behind the last one, `more` being likely to follow; `None` when the run is full.
-    pub fn append(&mut self, number: u32, hash: u64, more: usize) -> Option<Place> {
+    /// Appends blocks behind the last one, `more` being likely to follow; returns how many there was room for.
+    pub fn append(&mut self, number: u32, hashes: &[u64], more: usize) -> usize {
         let run = self.get_mut(number);
         let (at, before) = (run.hashes.len(), run.hashes.capacity());
-        if at >= RUN_BLOCKS {
-            return None;
-        }
-        let mut grown = 0;
-        if at == before {
+        let room = hashes.len().min(RUN_BLOCKS - at);
+        if at + room > before {
             // what the event brings or a quarter more, not twice: half-empty tails are most of what an index wastes
-            run.hashes.reserve_exact((1 + more.min(AHEAD)).max(at / 4).max(4));
-            grown = run.hashes.capacity() - before;
+            run.hashes.reserve_exact((room + more.min(AHEAD)).max(at / 4).max(4));
+            self.heap += (self.get(number).hashes.capacity() - before) * size_of::<u64>();
         }
-        run.hashes.push(hash);
-        self.heap += grown * size_of::<u64>();
-        Some(Place { run: number, at: at as u16 })
+        self.get_mut(number).hashes.extend_from_slice(&hashes[..room]);
+        room
     }
 
-    /// Lets an owner hold a stretch.
-    pub fn hold(&mut self, run: u32, instance: u32, owner: u32, span: Stretch) {
-        let grown = self.change(run, |run| match run.cover_of(instance, owner) {
+    /// Lets an owner hold a stretch. Returns whether it held nothing of the run before; its list of runs then has
+    /// this one at `listed`.
+    pub fn hold(&mut self, run: u32, holder: &Holder, span: Stretch, listed: u32) -> bool {
+        let change = |run: &mut Run| match run.cover_of(holder.instance, holder.owner) {
             Ok(at) => {
                 let before = run.covers[at].heap();
                 run.covers[at].add(span);
-                (before, run.covers[at].heap())
+                (false, before, run.covers[at].heap())
             }
             Err(at) => {
                 if run.covers.len() == run.covers.capacity() {
                     run.covers.reserve_exact((run.covers.len() / 2).max(1));
                 }
-                run.covers.insert(at, Cover::new(instance, owner, span));
-                (0, 0)
+                run.covers.insert(at, Cover::new(holder, span, listed));
+                (true, 0, 0)
             }
-        });
-        self.heap = self.heap + grown.1 - grown.0;
+        };
+        let (new, before, after) = self.change(run, change);
+        self.heap = self.heap + after - before;
+        new
     }
 
-    /// Takes a position from an owner that holds it.
-    pub fn release(&mut self, place: Place, instance: u32, owner: u32) -> Left {
-        let grown = self.change(place.run, |run| {
-            let Ok(at) = run.cover_of(instance, owner) else { return (0, 0) };
+    /// Takes a stretch from an owner that holds all of it. Returns where the owner's list of runs has this one, when
+    /// it holds nothing of it any more.
+    pub fn release(&mut self, run: u32, span: Stretch, instance: u32, owner: u32) -> Option<u32> {
+        let (listed, before, after) = self.change(run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (None, 0, 0) };
             let before = run.covers[at].heap();
-            if run.covers[at].remove(place.at) {
-                return (before, run.covers[at].heap());
+            run.slack = run.slack.saturating_add(span.end - span.start);
+            if run.covers[at].remove_all(span) {
+                return (None, before, run.covers[at].heap());
             }
-            run.covers.remove(at);
-            if run.covers.len() * 4 < run.covers.capacity() {
-                run.covers.shrink_to(run.covers.len() * 2);
-            }
-            (before, 0)
+            (Some(run.remove_cover(at)), before, 0)
         });
-        self.heap = self.heap + grown.1 - grown.0;
-        self.trim(place.run)
+        self.heap = self.heap + after - before;
+        listed
+    }
+
+    /// Takes about `most` last positions from an owner; returns how many, and the same as [`Runs::release`].
+    pub fn strip(&mut self, run: u32, instance: u32, owner: u32, most: u16) -> (u16, Option<u32>) {
+        let (taken, listed, before, after) = self.change(run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (0, None, 0, 0) };
+            let before = run.covers[at].heap();
+            let taken = run.covers[at].strip(most);
+            run.slack = run.slack.saturating_add(taken);
+            if run.covers[at].end() > 0 {
+                return (taken, None, before, run.covers[at].heap());
+            }
+            (taken, Some(run.remove_cover(at)), before, 0)
+        });
+        self.heap = self.heap + after - before;
+        (taken, listed)
+    }
+
+    /// An owner's list of runs has this one elsewhere now.
+    pub fn relist(&mut self, run: u32, instance: u32, owner: u32, listed: u32) {
+        let run = self.get_mut(run);
+        if let Ok(at) = run.cover_of(instance, owner) {
+            run.covers[at].listed = listed;
+        }
     }
 
     /// Keeps a position although nobody may hold it.
     pub fn pin(&mut self, place: Place) {
-        self.change(place.run, |run| run.pins.push_back(place.at));
+        let pins = &mut self.get_mut(place.run).pins;
+        let before = pins.heap();
+        pins.add(place.at);
+        let after = pins.heap();
+        self.heap = self.heap + after - before;
     }
 
-    /// Undoes one [`Runs::pin`].
-    pub fn unpin(&mut self, place: Place) -> Left {
-        self.change(place.run, |run| {
-            // names are forgotten in the order of their removal, so it is the first one nearly always
-            if let Some(at) = run.pins.iter().position(|at| *at == place.at) {
-                run.pins.remove(at);
-            }
-            if run.pins.is_empty() {
-                run.pins = VecDeque::new();
-            }
-        });
-        self.trim(place.run)
+    /// Undoes one [`Runs::pin`]; [`Runs::trim`] is to follow.
+    pub fn unpin(&mut self, place: Place) {
+        let pins = &mut self.get_mut(place.run).pins;
+        let before = pins.heap();
+        pins.remove(place.at);
+        let after = pins.heap();
+        self.heap = self.heap + after - before;
+    }
+
+    /// Leaves the unpinning of a parent for later.
+    pub fn postpone(&mut self, parent: Place) {
+        self.orphaned.push(parent);
+    }
+
+    /// A parent whose unpinning was left for later.
+    pub fn postponed(&mut self) -> Option<Place> {
+        let parent = self.orphaned.pop();
+        if self.orphaned.is_empty() {
+            self.orphaned = Vec::new();
+        }
+        parent
     }
 
     /// Zero-based depth of a block, when known.
@@ -266,24 +353,20 @@ impl Runs {
         self.get(place.run).depth.map(|depth| depth + u32::from(place.at))
     }
 
-    /// Whether `block` stands on the way from the root to `from` (or is `from`), as far as links are known.
-    pub fn is_ancestor(&self, block: Place, from: Place, most_steps: usize) -> bool {
+    /// Whether `block` stands on the way from the root to `from` (or is `from`), as far as parents are known; `None`
+    /// when more runs than `most_steps` are on it.
+    pub fn is_ancestor(&self, block: Place, from: Place, most_steps: usize) -> Option<bool> {
         let mut at = from;
         for _ in 0..most_steps {
             if at.run == block.run {
-                return block.at <= at.at;
+                return Some(block.at <= at.at);
             }
             match self.get(at.run).parent {
-                Some((parent, life)) if self.alive(parent, life) => at = parent,
-                _ => return false,
+                Some(parent) => at = parent,
+                None => return Some(false),
             }
         }
-        false
-    }
-
-    fn alive(&self, place: Place, life: u32) -> bool {
-        let slot = &self.slots[place.run as usize];
-        slot.life == life && slot.run.as_ref().is_some_and(|run| usize::from(place.at) < run.hashes.len())
+        None
     }
 
     fn change<R>(&mut self, number: u32, change: impl FnOnce(&mut Run) -> R) -> R {
@@ -295,50 +378,58 @@ impl Runs {
         result
     }
 
-    /// Cuts what nobody needs behind `place`, so that a block can be appended there.
+    /// Cuts what nobody needs behind `place`, so that a block can be appended there; `None` when somebody does.
     /// The block at `place` itself counts as needed.
-    pub fn cut_behind(&mut self, place: Place) -> Left {
+    pub fn cut_behind(&mut self, place: Place) -> Option<Cut> {
         if self.get(place.run).needed() > usize::from(place.at) + 1 {
-            return Left::Same;
+            return None;
         }
-        self.cut(place.run, usize::from(place.at) + 1)
+        Some(self.cut(place.run, usize::from(place.at) + 1))
     }
 
-    fn trim(&mut self, number: u32) -> Left {
+    /// After a position may have died: cuts the tail that nobody needs, when it is long enough.
+    pub fn trim(&mut self, number: u32) -> Option<Cut> {
         let run = self.get_mut(number);
         let gone = run.covers.is_empty() && run.pins.is_empty();
         run.slack = run.slack.saturating_add(1);
         if !gone && (run.slack < SLACK || usize::from(run.slack) * 4 < run.hashes.len()) {
-            return Left::Same;
+            return None;
         }
         run.slack = 0;
         let context = run.context;
         if gone {
-            return Left::Cut { hashes: self.free(number), gone: true, context };
+            let mut run = self.free(number);
+            let (hashes, columns) = (std::mem::take(&mut run.hashes), run.columns.take());
+            let parent = run.parent;
+            return Some(Cut { run: number, context, gone: true, parent, from: 0, hashes, columns });
         }
         let needed = run.needed();
-        if needed == run.hashes.len() { Left::Same } else { self.cut(number, needed) }
+        (needed < run.hashes.len()).then(|| self.cut(number, needed))
     }
 
-    fn cut(&mut self, number: u32, needed: usize) -> Left {
-        self.change(number, |run| {
+    fn cut(&mut self, number: u32, needed: usize) -> Cut {
+        let (cut, before, after) = self.change(number, |run| {
             let hashes = run.hashes.split_off(needed);
             run.hashes.shrink_to(needed + needed / 8);
-            Left::Cut { hashes, gone: false, context: run.context }
-        })
+            let before = run.columns.heap();
+            let columns = run.columns.cut(needed);
+            let (context, from) = (run.context, needed as u16);
+            let cut = Cut { run: number, context, gone: false, parent: None, from, hashes, columns };
+            (cut, before, run.columns.heap())
+        });
+        self.heap = self.heap + after - before;
+        cut
     }
 
-    fn free(&mut self, number: u32) -> Vec<u64> {
-        let slot = &mut self.slots[number as usize];
-        slot.life = slot.life.wrapping_add(1);
-        let run = slot.run.take().expect("freed once");
-        self.heap -= run.heap();
+    fn free(&mut self, number: u32) -> Run {
+        let run = self.slots[number as usize].take().expect("freed once");
+        self.heap -= run.heap() + run.columns.heap();
         self.live -= 1;
         self.free.push(number);
         if self.live == 0 {
             self.slots = Vec::new();
             self.free = Vec::new();
         }
-        run.hashes
+        *run
     }
 }

@@ -1,11 +1,12 @@
 //! What a store event asks for: checked as a whole before its first block is placed.
 
 use super::apply::{Reading, Work};
+use super::chain::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::context::Lora;
 use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
+use super::name::Known;
 use super::orphan::Orphan;
-use super::place::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::publisher::{Class, Publisher};
 use super::run::Place;
 use super::shard::{Shard, base_key};
@@ -16,7 +17,7 @@ use hashbrown::HashTable;
 
 /// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
 const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
-/// Links followed to find out whether a block stands above itself.
+/// Runs passed to find out whether a block stands above itself.
 const ANCESTOR_STEPS: usize = 4096;
 /// Events of so few hashes are searched for repeats without a table.
 const FEW: usize = 24;
@@ -115,10 +116,12 @@ impl Shard {
             publisher.stats.orphans_dropped.add(dropped as u64);
             return Ok(None);
         };
-        self.check_descent(publisher, names, place)?;
+        let fresh = self.check_descent(publisher, names, place)?;
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
-        Ok(Some(Work::Chain(Chain::new(source, locals, lane, context, Some(place), Some(seq)))))
+        let mut chain = Chain::new(source, locals, lane, context, Some(place), Some(seq));
+        chain.fresh = fresh;
+        Ok(Some(Work::Chain(chain)))
     }
 
     pub(super) fn begin_without_tokens(
@@ -133,7 +136,7 @@ impl Shard {
         let names = store.hashes;
         let standard = envelope.is_some() || publisher.registration.standard_hashes;
         let all_known =
-            || names.of(&reading.batch.hashes).iter().all(|name| publisher.names.place(*name).is_some());
+            || names.of(&reading.batch.hashes).iter().all(|name| self.place_of(publisher, *name).is_some());
         if !standard || envelope.is_none() && all_known() {
             return Ok(Work::Placeholder(Placeholder { names, lane, at: 0, unknown: false }));
         }
@@ -154,7 +157,7 @@ impl Shard {
         parent: u64,
         salt: Option<&str>,
     ) -> Option<Place> {
-        let latest = publisher.names.place(parent)?;
+        let latest = self.place_of(publisher, parent)?;
         if !publisher.names.is_ambiguous(parent) {
             return Some(latest);
         }
@@ -172,30 +175,49 @@ impl Shard {
         Some(chosen)
     }
 
-    /// A block that stands on the way from the root to its own parent cannot be stored there.
+    /// A block that stands on the way from the root to its own parent cannot be stored there. Returns whether the
+    /// publisher's dialect knows none of the names.
     pub(super) fn check_descent(
         &self,
         publisher: &Publisher,
         names: &[u64],
         parent: Place,
-    ) -> Result<(), Skip> {
-        for name in names {
-            if let Some(place) = publisher.names.place(*name)
-                && self.runs.is_ancestor(place, parent, ANCESTOR_STEPS)
-            {
+    ) -> Result<bool, Skip> {
+        let dialect = publisher.speech.dialect();
+        let labels = dialect.map_or(&[][..], |dialect| self.runs.get(parent.run).columns.of(dialect));
+        let behind = labels.get(usize::from(parent.at) + 1..).unwrap_or_default();
+        let mut fresh = dialect.is_some();
+        for (at, name) in names.iter().enumerate() {
+            // the way of a prefix that is known: the name stands right behind its parent
+            let below = behind.get(at) == Some(name);
+            let place = match publisher.names.place(*name) {
+                None if below => {
+                    fresh = false;
+                    continue;
+                }
+                None => self.dialect_place(publisher, *name),
+                own => own,
+            };
+            let Some(place) = place else { continue };
+            fresh = false;
+            let above = self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) == Some(true);
+            if above && (publisher.names.known(*name) != Known::Not || self.knows_plainly(publisher, place)) {
                 return Err(Skip::Cycle);
             }
         }
-        Ok(())
+        Ok(fresh)
     }
 
     pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
         let blocks = orphan.names.len() as u64;
-        let place = publisher.names.place(orphan.parent)?;
-        if let Err(reason) = self.check_descent(publisher, &orphan.names, place) {
-            publisher.stats.skipped[reason as usize].add(1);
-            return None;
-        }
+        let place = self.place_of(publisher, orphan.parent)?;
+        let fresh = match self.check_descent(publisher, &orphan.names, place) {
+            Ok(fresh) => fresh,
+            Err(reason) => {
+                publisher.stats.skipped[reason as usize].add(1);
+                return None;
+            }
+        };
         publisher.stats.orphans_adopted.add(blocks);
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
@@ -208,6 +230,7 @@ impl Shard {
             Some(seq),
         );
         chain.removed = orphan.removed;
+        chain.fresh = fresh;
         Some(Work::Chain(chain))
     }
 
@@ -282,7 +305,7 @@ pub(super) fn block_size(
 }
 
 /// Whether a name stands twice in one event.
-fn repeats(names: &[u64], seen: &mut HashTable<u64>) -> bool {
+pub(super) fn repeats(names: &[u64], seen: &mut HashTable<u64>) -> bool {
     if names.len() <= FEW {
         return names.iter().enumerate().any(|(at, name)| names[..at].contains(name));
     }

@@ -147,11 +147,36 @@ impl Scratch {
             let Some(place) = context.find(path.first(base + 1)[base]) else { break };
             let run = runs.get(place.run);
             let length = common_length(run, place, path, base);
-            if !self.tally(run, place.at, length as u16, base as u32, counting) {
+            let alive = match base {
+                0 => self.tally_first(run, place.at, length as u16, path.blocks() == length, counting),
+                _ => self.tally(run, place.at, length as u16, base as u32, counting),
+            };
+            if !alive {
                 break;
             }
             base += length;
         }
+    }
+
+    /// The same for the first stretch, where an instance is met once; `last` when no other can follow.
+    fn tally_first(&mut self, run: &Run, from: u16, length: u16, last: bool, counting: Counting<'_>) -> bool {
+        let covers = run.covers.as_slice();
+        if !counting.everybody || covers.windows(2).any(|pair| pair[0].instance == pair[1].instance) {
+            return self.tally(run, from, length, 0, counting);
+        }
+        self.answer.reserve(covers.len());
+        let mut alive = false;
+        for cover in covers {
+            let held = cover.extent(from).min(from + length) - from;
+            if held > 0 {
+                let hit = self.answer.start_with(cover.instance, u32::from(held), cover.medium, cover.rank());
+                if !last {
+                    self.seen[cover.instance as usize] = Seen { walk: self.walk, hit };
+                }
+                alive |= held == length;
+            }
+        }
+        alive
     }
 
     /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
@@ -170,7 +195,7 @@ impl Scratch {
                 continue;
             }
             if counting.everybody && at == start + 1 {
-                alive |= self.credit_one(first, from, to, base, counting.owners) == length;
+                alive |= self.credit_one(first, from, to, base) == length;
                 continue;
             }
             let held = self.credit_group(&covers[start..at], from, to, counting, base);
@@ -197,21 +222,16 @@ impl Scratch {
     }
 
     /// The only owner of an instance here; the way of nearly every walk.
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32, owners: &[Option<Owner>]) -> u16 {
+    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32) -> u16 {
         let held = cover.extent(from).min(to) - from;
-        let Some(owner) = owners[cover.owner as usize].as_ref().filter(|_| held > 0) else { return 0 };
-        let blocks = u32::from(held);
-        let seen = &mut self.seen[cover.instance as usize];
-        if base == 0 {
-            // in the first stretch an instance is met once
-            let hit = self.answer.start_with(cover.instance, blocks, owner.medium, owner.rank);
-            *seen = Seen { walk: self.walk, hit };
-            return held;
+        if held == 0 {
+            return 0;
         }
-        let hit = seen.hit;
+        let blocks = u32::from(held);
+        let hit = self.hit(cover.instance);
         self.answer.hit_mut(hit).longest = base + blocks;
-        self.answer.add_medium(hit, owner.medium, blocks);
-        if let Some(rank) = owner.rank {
+        self.answer.add_medium(hit, cover.medium, blocks);
+        if let Some(rank) = cover.rank() {
             self.answer.add_rank(hit, rank, blocks);
         }
         held

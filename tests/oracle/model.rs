@@ -121,11 +121,7 @@ impl Model {
             }
             (above, _) => above.flatten(),
         };
-        if let Some(block) = above
-            && names
-                .iter()
-                .any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
-        {
+        if above.is_some_and(|block| self.stands_above(at, names, block)) {
             return;
         }
         let context = above.map_or(context, |(context, _)| context);
@@ -141,6 +137,10 @@ impl Model {
         for name in names {
             self.adopt(at, *name);
         }
+    }
+
+    fn stands_above(&self, at: usize, names: &[u64], block: Block) -> bool {
+        names.iter().any(|name| self.known(at, *name).is_some_and(|other| self.is_ancestor(other, block)))
     }
 
     fn adopt(&mut self, at: usize, name: u64) {

@@ -1,0 +1,205 @@
+//! Dialects: publishers that hash alike call a block alike, and share one dictionary and one column a run.
+//!
+//! A publisher begins undecided, with names of its own. The first block that it stores where a dialect already has
+//! a name decides: the same name is proof that both hash alike, other names are proof that nobody there does. One
+//! that shares nothing, or hashes as nobody else does (a randomly seeded engine), gets a dialect of its own. What a
+//! publisher stored before that, or calls otherwise than its dialect does, stays among its own names.
+//!
+//! What a dialect's name means to one of its publishers is what that publisher holds: a label is no copy.
+
+use super::dictionary::Dictionary;
+use super::run::{Cut, Place, Runs};
+
+/// No name. A publisher's hash of this value never gets into a dialect.
+pub const UNLABELLED: u64 = 0x8F1B_BCDC_BFA5_3E0B;
+/// Blocks with other names after which an undecided publisher hashes as nobody else does.
+const DISAGREEMENTS: u32 = 4;
+/// Blocks that no dialect has a name for after which an undecided publisher shares nothing.
+const STRANGERS: u32 = 256;
+
+struct Dialect {
+    dictionary: Dictionary,
+    /// Publishers that speak it.
+    speakers: u32,
+}
+
+/// How a publisher names its blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speech {
+    /// Nothing tells yet.
+    Undecided {
+        /// Blocks that others call otherwise.
+        disagreements: u32,
+        /// Blocks that nobody has a name for.
+        strangers: u32,
+    },
+    /// As this dialect does.
+    Dialect(u32),
+    /// Like nobody, for good: its names are no blocks' names.
+    Alone,
+}
+
+impl Speech {
+    /// Nothing tells yet.
+    pub const NEW: Self = Self::Undecided { disagreements: 0, strangers: 0 };
+
+    /// The dialect.
+    pub fn dialect(self) -> Option<u32> {
+        match self {
+            Self::Dialect(dialect) => Some(dialect),
+            _ => None,
+        }
+    }
+}
+
+/// All dialects of a shard.
+pub(super) struct Dialects {
+    slots: Vec<Option<Dialect>>,
+    /// Dialects that nobody speaks any more, on the way out.
+    dying: Vec<u32>,
+    salt: u64,
+}
+
+impl Dialects {
+    pub(super) fn new(salt: u64) -> Self {
+        Self { slots: Vec::new(), dying: Vec::new(), salt }
+    }
+
+    /// Heap bytes taken.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Dialect>>()
+            + self.slots.iter().flatten().map(|dialect| dialect.dictionary.bytes()).sum::<usize>()
+    }
+
+    fn get(&self, dialect: u32) -> &Dialect {
+        self.slots[dialect as usize].as_ref().expect("a dialect outlives its speakers and labels")
+    }
+
+    fn get_mut(&mut self, dialect: u32) -> &mut Dialect {
+        self.slots[dialect as usize].as_mut().expect("a dialect outlives its speakers and labels")
+    }
+
+    /// What a publisher speaks that stores the block at `place` under this name.
+    pub(super) fn hear(&mut self, speech: Speech, runs: &Runs, name: u64, place: Place) -> Speech {
+        let Speech::Undecided { mut disagreements, mut strangers } = speech else { return speech };
+        let mut named = false;
+        for column in runs.get(place.run).columns.all() {
+            match column.labels.get(usize::from(place.at)) {
+                Some(label) if *label == name && name != UNLABELLED => return self.join(column.dialect),
+                Some(label) => named |= *label != UNLABELLED,
+                None => {}
+            }
+        }
+        if named {
+            disagreements += 1;
+        } else {
+            strangers += 1;
+        }
+        if self.slots.is_empty() || disagreements >= DISAGREEMENTS || strangers >= STRANGERS {
+            return self.found();
+        }
+        Speech::Undecided { disagreements, strangers }
+    }
+
+    fn join(&mut self, dialect: u32) -> Speech {
+        self.get_mut(dialect).speakers += 1;
+        Speech::Dialect(dialect)
+    }
+
+    fn found(&mut self) -> Speech {
+        let new = Dialect { dictionary: Dictionary::new(self.salt), speakers: 1 };
+        let free = self.slots.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[at] = Some(new);
+        Speech::Dialect(at as u32)
+    }
+
+    /// A publisher speaks no more.
+    pub(super) fn leave(&mut self, speech: Speech) {
+        if let Speech::Dialect(dialect) = speech {
+            let left = self.get_mut(dialect);
+            left.speakers -= 1;
+            if left.speakers == 0 {
+                self.dying.push(dialect);
+            }
+        }
+    }
+
+    /// The place that a dialect's name denotes.
+    pub(super) fn find(&self, runs: &Runs, dialect: u32, name: u64) -> Option<Place> {
+        self.get(dialect).dictionary.find(name, |place| runs.label(place, dialect) == name)
+    }
+
+    /// Touches what a search for these names begins with.
+    pub(super) fn warm(&self, dialect: u32, names: &[u64]) {
+        let dictionary = &self.get(dialect).dictionary;
+        let known = names.iter().fold(0, |known, name| known ^ dictionary.warm(*name));
+        std::hint::black_box(known);
+    }
+
+    /// Names the blocks from a place on, which have no names, nor have the names places.
+    pub(super) fn name(&mut self, runs: &mut Runs, dialect: u32, names: &[u64], first: Place) {
+        runs.set_labels(first, dialect, names);
+        let dictionary = &mut self.get_mut(dialect).dictionary;
+        for (name, at) in names.iter().zip(first.at..) {
+            dictionary.insert(*name, Place { run: first.run, at }, |place| runs.label(place, dialect));
+        }
+    }
+
+    /// Whether the dialect has the name at any place.
+    pub(super) fn knows(&self, runs: &Runs, dialect: u32, name: u64) -> bool {
+        self.find(runs, dialect, name).is_some()
+    }
+
+    /// Forgets the names of blocks that were cut.
+    pub(super) fn cut(&mut self, cut: &Cut) {
+        for column in &cut.columns {
+            self.warm(column.dialect, &column.labels);
+            let dictionary = &mut self.get_mut(column.dialect).dictionary;
+            for (label, at) in column.labels.iter().zip(cut.from..) {
+                if *label != UNLABELLED {
+                    dictionary.remove(*label, Place { run: cut.run, at });
+                }
+            }
+        }
+    }
+
+    /// Takes away about `budget` names of dialects that nobody speaks; returns whether all are gone.
+    pub(super) fn purge(&mut self, runs: &mut Runs, budget: usize) -> bool {
+        let mut done = 0;
+        while let Some(dialect) = self.dying.last().copied() {
+            let Some(known) = self.slots[dialect as usize].as_mut().filter(|known| known.speakers == 0)
+            else {
+                self.dying.pop();
+                continue;
+            };
+            let dictionary = &mut known.dictionary;
+            while done < budget
+                && let Some(place) = dictionary.any()
+            {
+                let (from, labels) = runs.cut_column(place.run, dialect, budget - done);
+                for (label, at) in labels.iter().zip(from..) {
+                    if *label != UNLABELLED {
+                        dictionary.remove(*label, Place { run: place.run, at });
+                    }
+                }
+                done += labels.len();
+            }
+            if !dictionary.is_empty() {
+                return false;
+            }
+            self.slots[dialect as usize] = None;
+            self.dying.pop();
+        }
+        while self.slots.last().is_some_and(Option::is_none) {
+            self.slots.pop();
+        }
+        if self.slots.is_empty() {
+            *self = Self::new(self.salt);
+        }
+        true
+    }
+}

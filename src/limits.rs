@@ -275,6 +275,20 @@ pub const FLEET_STUCK_KEYS: u32 = 64;
 pub const FLEET_RESYNC_DELETIONS: usize = 1 << 20;
 /// Instances whose event sequence is watched; for a further one the first is forgotten.
 pub const FLEET_SEQUENCES: usize = 4096;
+/// Longest model, and longest chunk hash, of a key, bytes.
+pub const KEY_TEXT_BYTES: usize = 4096;
+/// Longest scope, and longest object key, of a fingerprint, bytes.
+pub const BLEND_TEXT_BYTES: usize = 16 * 1024;
+/// Most that one registration may hold: its text and [`METADATA_BYTES`] for each pair of its metadata.
+pub const FLEET_INSTANCE_BYTES: usize = 64 * 1024;
+/// What a pair of metadata takes beside its text, bytes.
+pub const METADATA_BYTES: usize = 64;
+/// Bytes of a report of events after which a step of reading it ends with the event at hand.
+pub const FORM_STEP_BYTES: usize = 16 * 1024;
+/// Longest text in a report of events that is read in steps.
+pub const FORM_TEXT_BYTES: usize = 1024;
+/// Most blanks in a row in a report of events that is read in steps.
+pub const FORM_BLANKS: usize = 256;
 /// Largest request body that the coordinator reads, bytes.
 pub const FORM_BODY_BYTES: usize = (1 << 28) - 1;
 /// Deepest nesting of a request body.
@@ -296,6 +310,8 @@ pub const PINS_PAGE_MOST: i128 = 10_000;
 pub const FLEET_STEP: usize = 64;
 /// Longest request body that is read at once; a longer one is read on a thread of its own.
 pub const FLEET_READ_BYTES: usize = 64 * 1024;
+/// Bytes of bodies and answers that are copied before other requests have a turn.
+pub const FLEET_COPY_BYTES: usize = 128 * 1024;
 /// Tokens that a blend request handles before it looks at other requests.
 pub const FLEET_TOKEN_STEP: usize = 4096;
 /// Deadline of a request to an MP server.

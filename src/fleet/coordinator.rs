@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,7 +17,7 @@ use super::resync::{Outcome as Listing, Resync};
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
 use crate::http::Request;
-use crate::limits::{FLEET_READ_BYTES, FLEET_STOP_MILLIS};
+use crate::limits::{BYTES_PER_COST, FLEET_COPY_BYTES, FLEET_READ_BYTES, FLEET_STOP_MILLIS};
 use crate::mesh::tickets::Tickets;
 use crate::reactor::Seat;
 use crate::rt::{self, Gate};
@@ -33,8 +33,8 @@ pub enum Letter {
     Courier(u64, courier::Outcome),
     /// A change is on disk, or is not.
     Vault(u64, Result<(), vault::Failure>),
-    /// A long request body was read.
-    Read(u64),
+    /// Long work was done.
+    Aside(u64),
 }
 
 /// What a coordinator is made of before its reactor runs.
@@ -72,9 +72,9 @@ pub struct Coordinator {
     post: Post<Letter>,
     sent: Rc<Tickets<courier::Outcome>>,
     written: Rc<Tickets<Result<(), vault::Failure>>>,
-    /// Long bodies are read one after the other.
+    /// Long work is done one after the other.
     reading: Rc<Gate>,
-    read: Rc<Tickets<()>>,
+    aside: Rc<Tickets<()>>,
     started: Instant,
     /// When to have stopped; known on the way down.
     stop_by: Cell<Option<Instant>>,
@@ -116,6 +116,26 @@ impl Luggage {
     /// Whether there is a state directory.
     pub fn is_durable(&self) -> bool {
         self.state.is_some()
+    }
+}
+
+/// Work, and what comes of it.
+struct Job<W, T> {
+    work: Mutex<Option<W>>,
+    result: Mutex<Option<T>>,
+}
+
+impl<W: FnOnce() -> T, T> Job<W, T> {
+    /// Does it, unless it is done.
+    fn run(&self) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work());
+        }
+    }
+
+    fn result(&self) -> Option<T> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -165,7 +185,7 @@ impl Coordinator {
             sent: Tickets::new(),
             written: Tickets::new(),
             reading: Gate::new(),
-            read: Tickets::new(),
+            aside: Tickets::new(),
             started: Instant::now(),
             stop_by: Cell::new(None),
             settings,
@@ -221,35 +241,66 @@ impl Coordinator {
     }
 
     /// What `form` makes of the content type and the body of a request. A long body is read on a thread of its own,
-    /// so that others are answered meanwhile.
+    /// so that others are answered meanwhile; what is left over of it should end there, too.
     pub async fn read<T: Send + 'static>(
         &self,
         request: &Request<'_>,
-        form: impl Fn(&str, &[u8]) -> T + Copy + Send + 'static,
+        form: impl FnOnce(&str, &[u8]) -> T + Send + 'static,
     ) -> T {
-        let here = || form(request.content_type, request.body);
         if request.body.len() <= FLEET_READ_BYTES {
-            return here();
+            return form(request.content_type, request.body);
         }
         let _turn = self.reading.enter().await;
-        let pending = self.read.open();
-        let (ticket, post) = (pending.ticket(), self.post.clone());
-        let (content_type, body) = (request.content_type.to_owned(), request.body.to_vec());
-        let result = Arc::new(Mutex::new(None));
-        let place = result.clone();
-        let read = move || {
-            let read = form(&content_type, &body);
-            if let Ok(mut place) = place.lock() {
-                *place = Some(read);
-            }
-            post.post(Letter::Read(ticket));
-        };
-        match thread::Builder::new().name("fleet-read".to_owned()).spawn(read) {
-            Ok(_) => pending.await,
-            Err(error) => tracing::warn!(%error, "no thread to read a request on"),
+        let content_type = request.content_type.to_owned();
+        let mut body = Vec::with_capacity(request.body.len());
+        for piece in request.body.chunks(FLEET_COPY_BYTES) {
+            body.extend_from_slice(piece);
+            self.seat.turn.spend((piece.len() / BYTES_PER_COST) as u32).await;
         }
-        let read = result.lock().ok().and_then(|mut result| result.take());
-        read.unwrap_or_else(here)
+        self.run(move || form(&content_type, &body)).await
+    }
+
+    /// Does long work on a thread of its own; one such work is done at a time.
+    pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _turn = self.reading.enter().await;
+        self.run(work).await
+    }
+
+    /// What `look` finds in an answer of a server; in a long one on a thread of its own.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        reply: courier::Reply,
+        look: impl FnOnce(courier::Reply) -> T + Send + 'static,
+    ) -> T {
+        if reply.body.len() <= FLEET_READ_BYTES { look(reply) } else { self.aside(move || look(reply)).await }
+    }
+
+    /// Lets go of what was read of a request; of a long one, which may be many small things, on a thread of its own.
+    pub async fn discard<T: Send + 'static>(&self, request: &Request<'_>, read: T) {
+        if request.body.len() > FLEET_READ_BYTES {
+            self.aside(move || drop(read)).await;
+        }
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let pending = self.aside.open();
+        let (ticket, post) = (pending.ticket(), self.post.clone());
+        let job = Arc::new(Job { work: Mutex::new(Some(work)), result: Mutex::new(None) });
+        let mine = job.clone();
+        let thread = thread::Builder::new().name("fleet-read".to_owned()).spawn(move || {
+            mine.run();
+            // only now may the result be taken: who takes it must not end what the work still holds
+            drop(mine);
+            post.post(Letter::Aside(ticket));
+        });
+        match thread {
+            Ok(_) => pending.await,
+            Err(error) => {
+                tracing::warn!(%error, "no thread to read a request on");
+                job.run();
+            }
+        }
+        job.result().expect("the work was done")
     }
 
     /// Where a registered instance is dialled.
@@ -271,7 +322,7 @@ impl Coordinator {
                 match letter {
                     Letter::Courier(ticket, outcome) => self.sent.redeem(ticket, outcome),
                     Letter::Vault(ticket, outcome) => self.written.redeem(ticket, outcome),
-                    Letter::Read(ticket) => self.read.redeem(ticket, ()),
+                    Letter::Aside(ticket) => self.aside.redeem(ticket, ()),
                 };
             }
         }

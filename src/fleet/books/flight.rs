@@ -78,8 +78,8 @@ impl Books {
     }
 }
 
-/// One key as MP servers read it.
-fn write_key(key: &Key<'_>, out: &mut Vec<u8>) {
+/// Appends a key as MP servers read it.
+pub fn write_key(key: &Key<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"chunk_hash_hex\":\"");
     for byte in key.hash.bytes() {
         out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);

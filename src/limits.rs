@@ -276,7 +276,7 @@ pub const FLEET_RESYNC_DELETIONS: usize = 1 << 20;
 /// Instances whose event sequence is watched; for a further one the first is forgotten.
 pub const FLEET_SEQUENCES: usize = 4096;
 /// Longest model, and longest chunk hash, of a key, bytes.
-pub const KEY_TEXT_BYTES: usize = 4096;
+pub const KEY_TEXT_BYTES: usize = 1024;
 /// Longest scope, and longest object key, of a fingerprint, bytes.
 pub const BLEND_TEXT_BYTES: usize = 16 * 1024;
 /// Most that one registration may hold: its text and [`METADATA_BYTES`] for each pair of its metadata.
@@ -285,8 +285,6 @@ pub const FLEET_INSTANCE_BYTES: usize = 64 * 1024;
 pub const METADATA_BYTES: usize = 64;
 /// Bytes of a report of events after which a step of reading it ends with the event at hand.
 pub const FORM_STEP_BYTES: usize = 16 * 1024;
-/// Longest text in a report of events that is read in steps.
-pub const FORM_TEXT_BYTES: usize = 1024;
 /// Most blanks in a row in a report of events that is read in steps.
 pub const FORM_BLANKS: usize = 256;
 /// Largest request body that the coordinator reads, bytes.
@@ -318,6 +316,10 @@ pub const FLEET_TOKEN_STEP: usize = 4096;
 pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// How long a stopping coordinator waits for answers in flight, then for DELETEs under way, milliseconds.
 pub const FLEET_STOP_MILLIS: u64 = 1000;
+/// How long requests to MP servers that a client waits for are still waited for on the way down, milliseconds.
+pub const FLEET_RELAY_STOP_MILLIS: u64 = 250;
+/// How long changes under way are still saved and answered on the way down, milliseconds.
+pub const FLEET_SAVE_STOP_MILLIS: u64 = 20_000;
 /// How far the coordinator stands back behind the reactors of the index in the same process.
 pub const FLEET_NICE: u8 = 5;
 /// Times that a sweep halves a refused DELETE: enough to find two keys among 10,000 that none can be deleted with.

@@ -207,10 +207,7 @@ fn a_prefetch_is_forwarded_with_integers_and_nothing_else() {
 fn bodies_that_are_no_text_or_too_deep() {
     let unreadable = "There was an error parsing the body";
     assert_eq!(bad(form::register("application/json", b"{\"ip\":\"\xff\"}")), unreadable);
-    assert_eq!(
-        bad(form::events("", b"{\"instance_id\":\"\xff\",\"seq\":1,\"events\":[]}")),
-        unreadable
-    );
+    assert_eq!(bad(form::events("", b"{\"instance_id\":\"\xff\",\"seq\":1,\"events\":[]}")), unreadable);
     let reject = form::register("text/plain", b"\xff").unwrap_err();
     assert_eq!(answer(&reject)["detail"][0]["type"], "model_attributes_type");
     let nested = |depth: usize| {

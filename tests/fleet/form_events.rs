@@ -210,7 +210,9 @@ fn text_of_usual_events_is_borrowed() {
 #[test]
 fn one_bad_event_refuses_the_whole_report() {
     let body = usual(50).replacen("\"bytes\": 31}", "\"bytes\": -1}", 1);
-    let (Err(Reject::Unprocessable(faults)), None) = in_steps(body.as_bytes(), 10) else { panic!("accepted") };
+    let (Err(Reject::Unprocessable(faults)), None) = in_steps(body.as_bytes(), 10) else {
+        panic!("accepted")
+    };
     assert_eq!(faults.count(), 1);
 }
 

@@ -5,17 +5,17 @@
 //! steps says what the exact reader says.
 
 use kvatlas::fleet::form::{self, EventsReader, Progress};
-use kvatlas::limits::{FORM_BLANKS, FORM_STEP_BYTES, FORM_TEXT_BYTES};
+use kvatlas::limits::{FORM_BLANKS, FORM_STEP_BYTES, KEY_TEXT_BYTES};
 use proptest::prelude::*;
 
 /// Most bytes of one event that is read in steps: eight members with a text each, and blanks between all tokens.
-const EVENT: usize = 8 * (FORM_TEXT_BYTES + 4 * FORM_BLANKS + 64) + 8 * FORM_BLANKS;
+const EVENT: usize = 8 * (KEY_TEXT_BYTES + 4 * FORM_BLANKS + 64) + 8 * FORM_BLANKS;
 /// Most bytes that a step looks at.
 const STEP: usize = FORM_STEP_BYTES + EVENT;
 
 /// Something long, as a JSON value or what stands between values.
 fn long() -> impl Strategy<Value = (bool, Vec<u8>)> {
-    let length = prop_oneof![Just(FORM_TEXT_BYTES), Just(FORM_BLANKS), 1..400_000_usize];
+    let length = prop_oneof![Just(KEY_TEXT_BYTES), Just(FORM_BLANKS), 1..400_000_usize];
     (0..13_u8, length).prop_map(|(kind, length)| {
         let of = |piece: &str| piece.repeat(length / piece.len() + 1);
         let text = |inner: Vec<u8>| [&b"\""[..], &inner, b"\""].concat();

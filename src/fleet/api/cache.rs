@@ -11,7 +11,7 @@ use super::keys;
 use super::pins;
 use super::reply::{Reply, write_detail};
 use crate::fleet::answer::object;
-use crate::fleet::books::write_key;
+use crate::fleet::books::{DELETION, write_key};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{Class, Method, Order, Reply as Upstream};
 use crate::fleet::form::{self, Sequence, Tier, python_repr};
@@ -167,7 +167,7 @@ async fn delete_all(
 
 impl Deletion {
     fn new() -> Self {
-        Self { body: b"{\"keys\":[".to_vec(), keys: 0 }
+        Self { body: DELETION.to_vec(), keys: 0 }
     }
 
     fn add(&mut self, key: &Key<'_>) {
@@ -277,6 +277,8 @@ fn unknown(id: &str, reply: Reply<'_>) {
 
 fn failed(fleet: &Coordinator, what: &str, reason: &str, reply: Reply<'_>) {
     fleet.counts.relay_errors.add(1);
-    tracing::warn!(reason, "{what} failed");
+    if !fleet.gives_up() {
+        tracing::warn!(reason, "{what} failed");
+    }
     reply.detail(502, &format!("{what} failed: {reason}"));
 }

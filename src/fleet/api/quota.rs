@@ -51,8 +51,8 @@ pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: R
         Err(reject) => return reply.reject(&reject),
     };
     let limit = default_limit_gb.map(gib_to_bytes);
-    let _turn = fleet.changes.enter().await;
-    if let Err(reason) = fleet.save(|| Change::Default(limit)).await {
+    let entered = fleet.change().await;
+    if let Err(reason) = fleet.save(&entered, || Change::Default(limit)).await {
         return reply.unsaved(&reason);
     }
     fleet.books.borrow_mut().set_default(limit);
@@ -67,11 +67,11 @@ pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, 
     };
     let cache_salt = salt_of_segment(segment);
     let limit = wanted.bytes();
-    let _turn = fleet.changes.enter().await;
+    let entered = fleet.change().await;
     if !fleet.books.borrow().has_room_for_quota(cache_salt) {
         return reply.detail(503, "too many quotas");
     }
-    if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), Some(limit))).await {
+    if let Err(reason) = fleet.save(&entered, || Change::Quota(cache_salt.to_owned(), Some(limit))).await {
         return reply.unsaved(&reason);
     }
     fleet.books.borrow_mut().set_quota(cache_salt, limit);
@@ -84,10 +84,10 @@ pub async fn remove(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_
         return reply.reject(&reject);
     }
     let cache_salt = salt_of_segment(segment);
-    let _turn = fleet.changes.enter().await;
+    let entered = fleet.change().await;
     let exists = fleet.books.borrow().quota(cache_salt).is_some();
     if exists {
-        if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), None)).await {
+        if let Err(reason) = fleet.save(&entered, || Change::Quota(cache_salt.to_owned(), None)).await {
             return reply.unsaved(&reason);
         }
         fleet.books.borrow_mut().remove_quota(cache_salt);

@@ -40,7 +40,7 @@ mod tenant;
 
 pub use counters::Counters;
 pub use entry::EntryId;
-pub use flight::{Outcome, write_key};
+pub use flight::{DELETION, DELETION_END, Outcome, write_key};
 pub use ledger::Bounds;
 pub use pins::PinListing;
 pub use plan::{Batch, Evicted, Plan, Planner, Rules};

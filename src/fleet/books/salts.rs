@@ -71,8 +71,11 @@ impl Books {
             At::Unused(after) => {
                 let from = after.take().map_or(Bound::Unbounded, Bound::Excluded);
                 let mut looked = 0;
-                for (name, quota) in
-                    self.quotas.by_salt.range::<str, _>((from.as_ref().map(|name| &**name), Bound::Unbounded)).take(most.max(1))
+                for (name, quota) in self
+                    .quotas
+                    .by_salt
+                    .range::<str, _>((from.as_ref().map(|name| &**name), Bound::Unbounded))
+                    .take(most.max(1))
                 {
                     if self.usage(name) == 0 {
                         salts.push(Salt { name: name.clone(), usage: 0, quota: Some(*quota) });

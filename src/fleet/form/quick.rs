@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::event::{Event, Kind, kind_of};
 use super::events::Events;
 use crate::fleet::key::{ChunkHash, Key, check_model, check_salt};
-use crate::limits::{FORM_BLANKS, FORM_STEP_BYTES, FORM_TEXT_BYTES};
+use crate::limits::{FORM_BLANKS, FORM_STEP_BYTES, KEY_TEXT_BYTES};
 
 /// The spelling is unusual, or something is wrong.
 #[derive(Debug)]
@@ -91,7 +91,9 @@ impl<'a> Quick<'a> {
         let instance_id = self.instance_id.ok_or(Unusual)?.into();
         let seq = self.seq.filter(|seq| *seq > 0).ok_or(Unusual)?;
         let events = self.events.take().ok_or(Unusual)?;
-        let usual = self.cursor.peek().is_none() && self.cursor.is_over() && self.tier.is_none_or(|tier| tier == "l2");
+        let usual = self.cursor.peek().is_none()
+            && self.cursor.is_over()
+            && self.tier.is_none_or(|tier| tier == "l2");
         if usual { Ok(Events { instance_id, seq, events }) } else { Err(Unusual) }
     }
 
@@ -225,7 +227,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn string(&mut self) -> Usual<&'a str> {
-        std::str::from_utf8(self.raw(FORM_TEXT_BYTES)?).map_err(|_| Unusual)
+        std::str::from_utf8(self.raw(KEY_TEXT_BYTES)?).map_err(|_| Unusual)
     }
 
     fn key(&mut self) -> Usual<&'a [u8]> {

@@ -109,8 +109,8 @@ fn a_change_that_is_being_saved_is_answered() {
     let process = Process::keeping(folder.path());
     let file = folder.path().join(FILE);
     let before = file.metadata().unwrap().len();
-    let tokens: Vec<u32> = (0..80).collect();
-    let body = json!({"model_name": "m", "world_size": KEYS / 20, "token_ids": tokens}).to_string();
+    let tokens: Vec<u32> = (0..20_000).collect();
+    let body = json!({"model_name": "m", "world_size": KEYS / 5000, "token_ids": tokens}).to_string();
     let mut client = TcpStream::connect(process.address()).unwrap();
     let head = format!("POST /cache/pins HTTP/1.1\r\nhost: c\r\ncontent-length: {}\r\n\r\n", body.len());
     client.write_all(head.as_bytes()).unwrap();

@@ -69,9 +69,12 @@ fn read_key<'a>(faults: &mut Faults, value: Value<'_, 'a>) -> Option<Key<'a>> {
     let hash = fields.required("chunk_hash_hex", hash, |value| {
         let text = lax::string(value)?;
         ChunkHash::of_hex(&text).ok_or_else(|| {
-            Fault::Value(format!(
-                "chunk_hash_hex must be pairs of hexadecimal digits, at most {KEY_TEXT_BYTES} of them"
-            ))
+            let most = if text.len() > 2 * KEY_TEXT_BYTES {
+                format!(", at most {KEY_TEXT_BYTES} of them")
+            } else {
+                String::new()
+            };
+            Fault::Value(format!("chunk_hash_hex must be pairs of hexadecimal digits{most}"))
         })
     });
     let model = fields.required("model_name", model, |value| {

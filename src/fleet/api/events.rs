@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::reply::Reply;
+use crate::fleet::books::Books;
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::form::{self, Event, Events, EventsReader, Kind, Progress, Reject};
 use crate::http::Request;
@@ -29,22 +30,26 @@ pub async fn events(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply
     fleet.books.borrow_mut().heard(&instance_id, seq);
     let mut events = events.into_iter();
     while !events.as_slice().is_empty() {
-        let mut books = fleet.books.borrow_mut();
-        let mut taken = 0;
-        for Event { kind, key, bytes } in events.by_ref().take(FLEET_STEP) {
-            match kind {
-                // the books count what they have no room for
-                Kind::Store => _ = books.store(&key, bytes),
-                Kind::Lookup => books.lookup(&key),
-                Kind::Delete => books.delete(&key),
-            }
-            taken += 1;
-        }
-        drop(books);
+        let taken = apply(&mut fleet.books.borrow_mut(), events.by_ref().take(FLEET_STEP));
         fleet.seat.turn.spend(taken * COST_BLOCK).await;
     }
     fleet.counts.batches.add(1);
     reply.ok(&Recorded { recorded });
+}
+
+/// Applies events; how many there were.
+fn apply<'a>(books: &mut Books, events: impl Iterator<Item = Event<'a>>) -> u32 {
+    let mut taken = 0;
+    for Event { kind, key, bytes } in events {
+        match kind {
+            // the books count what they have no room for
+            Kind::Store => _ = books.store(&key, bytes),
+            Kind::Lookup => books.lookup(&key),
+            Kind::Delete => books.delete(&key),
+        }
+        taken += 1;
+    }
+    taken
 }
 
 /// Reads a report in steps where it is spelled as usual, else as other long bodies are read.

@@ -9,7 +9,7 @@ use super::api::reply::Reply;
 use super::books::{Salt, SaltListing};
 use super::coordinator::Coordinator;
 use super::resync::Outcome;
-use crate::limits::{COST_LOOKUP, FLEET_METRIC_SALTS, FLEET_STEP};
+use crate::limits::{COST_BLOCK, FLEET_METRIC_SALTS, FLEET_STEP};
 use crate::metrics::Counter;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -175,7 +175,7 @@ impl Usage {
             if over {
                 return usage;
             }
-            fleet.seat.turn.spend(FLEET_STEP as u32 * COST_LOOKUP).await;
+            fleet.seat.turn.spend(FLEET_STEP as u32 * COST_BLOCK).await;
         }
     }
 

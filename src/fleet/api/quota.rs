@@ -10,7 +10,7 @@ use crate::fleet::coordinator::Coordinator;
 use crate::fleet::form::{self, bytes_to_gib, gib_to_bytes, salt_of_segment};
 use crate::fleet::vault::Change;
 use crate::http::Request;
-use crate::limits::{COST_LOOKUP, FLEET_STEP};
+use crate::limits::{COST_BLOCK, FLEET_STEP};
 
 #[derive(Serialize)]
 struct Config {
@@ -113,7 +113,7 @@ pub async fn list(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'
     let total_gb = shown(fleet.books.borrow().total());
     let mut listing = SaltListing::new();
     while !fleet.books.borrow().list_salts(&mut listing, FLEET_STEP) {
-        fleet.seat.turn.spend(FLEET_STEP as u32 * COST_LOOKUP).await;
+        fleet.seat.turn.spend(FLEET_STEP as u32 * COST_BLOCK).await;
     }
     drop(still);
     let salts = listing.take();

@@ -285,6 +285,18 @@ pub const FLEET_STUCK_KEYS: u32 = 64;
 pub const FLEET_RESYNC_DELETIONS: usize = 1 << 20;
 /// Instances whose event sequence is watched; for a further one the first is forgotten.
 pub const FLEET_SEQUENCES: usize = 4096;
+/// Longest model, and longest chunk hash, of a key, bytes.
+pub const KEY_TEXT_BYTES: usize = 1024;
+/// Longest scope, and longest object key, of a fingerprint, bytes.
+pub const BLEND_TEXT_BYTES: usize = 16 * 1024;
+/// Most that one registration may hold: its text and [`METADATA_BYTES`] for each pair of its metadata.
+pub const FLEET_INSTANCE_BYTES: usize = 64 * 1024;
+/// What a pair of metadata takes beside its text, bytes.
+pub const METADATA_BYTES: usize = 64;
+/// Bytes of a report of events after which a step of reading it ends with the event at hand.
+pub const FORM_STEP_BYTES: usize = 16 * 1024;
+/// Most blanks in a row in a report of events that is read in steps.
+pub const FORM_BLANKS: usize = 256;
 /// Largest request body that the coordinator reads, bytes.
 pub const FORM_BODY_BYTES: usize = (1 << 28) - 1;
 /// Deepest nesting of a request body.
@@ -306,12 +318,18 @@ pub const PINS_PAGE_MOST: i128 = 10_000;
 pub const FLEET_STEP: usize = 64;
 /// Longest request body that is read at once; a longer one is read on a thread of its own.
 pub const FLEET_READ_BYTES: usize = 64 * 1024;
+/// Bytes of bodies and answers that are copied before other requests have a turn.
+pub const FLEET_COPY_BYTES: usize = 128 * 1024;
 /// Tokens that a blend request handles before it looks at other requests.
 pub const FLEET_TOKEN_STEP: usize = 4096;
 /// Deadline of a request to an MP server.
 pub const FLEET_UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// How long a stopping coordinator waits for answers in flight, then for DELETEs under way, milliseconds.
 pub const FLEET_STOP_MILLIS: u64 = 1000;
+/// How long requests to MP servers that a client waits for are still waited for on the way down, milliseconds.
+pub const FLEET_RELAY_STOP_MILLIS: u64 = 250;
+/// How long changes under way are still saved and answered on the way down, milliseconds.
+pub const FLEET_SAVE_STOP_MILLIS: u64 = 20_000;
 /// How far the coordinator stands back behind the reactors of the index in the same process.
 pub const FLEET_NICE: u8 = 5;
 /// Times that a sweep halves a refused DELETE: enough to find two keys among 10,000 that none can be deleted with.

@@ -21,6 +21,8 @@ use crate::limits::{FLEET_FINGERPRINT_BYTES, FLEET_FINGERPRINTS};
 use names::Names;
 use rolling::Window;
 
+/// Most chunks that a step takes in.
+const CHUNKS: usize = 256;
 /// No print.
 const NONE: u32 = u32::MAX;
 
@@ -121,6 +123,11 @@ impl<T> Matching<'_, T> {
     pub fn into_matches(self) -> Vec<Match> {
         self.matches
     }
+
+    /// What was found, and the keys of it, which may be as many.
+    pub fn into_parts(self) -> (Vec<Match>, HashSet<Arc<str>>) {
+        (self.matches, self.seen)
+    }
 }
 
 impl Directory {
@@ -171,7 +178,7 @@ impl Directory {
         fits.then_some(Publishing { range, chunk: 0, inserted: 0 })
     }
 
-    /// Takes in about `tokens` tokens more; whether there are more.
+    /// Takes in about `tokens` tokens more, at most [`CHUNKS`] chunks; whether there are more.
     pub fn publish_step<T: Copy + Into<u64>, K: AsRef<str>>(
         &mut self,
         publishing: &mut Publishing<'_, T, K>,
@@ -179,7 +186,8 @@ impl Directory {
     ) -> bool {
         let range = &publishing.range;
         let chunks = range.object_keys.len();
-        let until = publishing.chunk.saturating_add(tokens / self.chunk_size).saturating_add(1).min(chunks);
+        let most = (tokens / self.chunk_size).saturating_add(1).min(CHUNKS);
+        let until = (publishing.chunk + most).min(chunks);
         for chunk in publishing.chunk..until {
             let start = chunk * self.chunk_size;
             let hash = rolling::hash(&range.tokens[start..start + self.chunk_size]);
@@ -200,16 +208,21 @@ impl Directory {
 
     /// Takes out all fingerprints of a storage key; how many there were.
     pub fn remove(&mut self, object_key: &str) -> u64 {
+        self.remove_some(object_key, usize::MAX)
+    }
+
+    /// Removes at most so many fingerprints of a key, the oldest; how many, which is less when none is left.
+    pub fn remove_some(&mut self, object_key: &str, most: usize) -> u64 {
         let Some(key) = self.keys.find(object_key) else { return 0 };
         let mut removed = 0;
         let mut next = self.of_key[key as usize].first;
-        while next != NONE {
+        while next != NONE && removed < most {
             let at = next;
             next = self.prints[at as usize].next;
             self.unlink(at);
             removed += 1;
         }
-        removed
+        removed as u64
     }
 
     /// Begins to look through a prompt.

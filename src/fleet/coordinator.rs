@@ -1,15 +1,16 @@
 //! The state of the coordinator, on the one thread that touches it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::blend::Directory;
 use super::books::Books;
-use super::courier::{self, Courier, Order};
+use super::courier::{self, Class, Courier, Failure, Order};
 use super::mailbox::Post;
 use super::metrics::Counts;
 use super::registry::{Instance, Registry};
@@ -17,10 +18,13 @@ use super::resync::{Outcome as Listing, Resync};
 use super::settings::Settings;
 use super::vault::{self, Change, Saved, Vault, VaultError};
 use crate::http::Request;
-use crate::limits::{FLEET_READ_BYTES, FLEET_STOP_MILLIS};
+use crate::limits::{
+    BYTES_PER_COST, FLEET_COPY_BYTES, FLEET_READ_BYTES, FLEET_RELAY_STOP_MILLIS, FLEET_SAVE_STOP_MILLIS,
+    FLEET_STOP_MILLIS,
+};
 use crate::mesh::tickets::Tickets;
 use crate::reactor::Seat;
-use crate::rt::{self, Gate};
+use crate::rt::{self, Gate, Pass};
 
 /// The coordinator has one reactor, which gets no messages.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +37,8 @@ pub enum Letter {
     Courier(u64, courier::Outcome),
     /// A change is on disk, or is not.
     Vault(u64, Result<(), vault::Failure>),
-    /// A long request body was read.
-    Read(u64),
+    /// Long work was done.
+    Aside(u64),
 }
 
 /// What a coordinator is made of before its reactor runs.
@@ -64,7 +68,9 @@ pub struct Coordinator {
     /// Batches of events are applied one after the other.
     pub batches: Rc<Gate>,
     /// Quotas and pins change one after the other, so that memory and disk know the same order.
-    pub changes: Rc<Gate>,
+    changes: Rc<Gate>,
+    /// Changes that have begun, or wait for others.
+    changing: Rc<Cell<usize>>,
     /// Randomness for ids and targets.
     pub rng: RefCell<fastrand::Rng>,
     courier: Courier,
@@ -72,13 +78,42 @@ pub struct Coordinator {
     post: Post<Letter>,
     sent: Rc<Tickets<courier::Outcome>>,
     written: Rc<Tickets<Result<(), vault::Failure>>>,
-    /// Long bodies are read one after the other.
+    /// Long work is done one after the other.
     reading: Rc<Gate>,
-    read: Rc<Tickets<()>>,
+    aside: Rc<Tickets<()>>,
     started: Instant,
-    /// When to have stopped; known on the way down.
-    stop_by: Cell<Option<Instant>>,
+    /// When the way down began.
+    stopping: Cell<Option<Instant>>,
+    /// Tickets of orders that clients wait for; none are sent once they were given up.
+    relays: RefCell<Option<HashSet<u64>>>,
+    /// Orders that were given up on the way down.
+    given_up: Cell<usize>,
 }
+
+/// A change of quotas or pins that is under way, until it is answered.
+pub struct Changing {
+    _pass: Pass,
+    _count: Counted,
+}
+
+/// One more of something, until it is dropped.
+struct Counted(Rc<Cell<usize>>);
+
+impl Counted {
+    fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// What is said of requests that are given up on the way down.
+const STOPS: &str = "the coordinator stops";
 
 /// Why the coordinator cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +151,26 @@ impl Luggage {
     /// Whether there is a state directory.
     pub fn is_durable(&self) -> bool {
         self.state.is_some()
+    }
+}
+
+/// Work, and what comes of it.
+struct Job<W, T> {
+    work: Mutex<Option<W>>,
+    result: Mutex<Option<T>>,
+}
+
+impl<W: FnOnce() -> T, T> Job<W, T> {
+    /// Does it, unless it is done.
+    fn run(&self) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(work) = work {
+            *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work());
+        }
+    }
+
+    fn result(&self) -> Option<T> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -158,6 +213,7 @@ impl Coordinator {
             counts: Counts::default(),
             batches: Gate::new(),
             changes: Gate::new(),
+            changing: Rc::default(),
             rng: RefCell::new(rng.fork()),
             courier: Courier::start(move |ticket, outcome| deliver.post(Letter::Courier(ticket, outcome))),
             vault,
@@ -165,9 +221,11 @@ impl Coordinator {
             sent: Tickets::new(),
             written: Tickets::new(),
             reading: Gate::new(),
-            read: Tickets::new(),
+            aside: Tickets::new(),
             started: Instant::now(),
-            stop_by: Cell::new(None),
+            stopping: Cell::new(None),
+            relays: RefCell::new(Some(HashSet::new())),
+            given_up: Cell::new(0),
             settings,
         })
     }
@@ -192,23 +250,53 @@ impl Coordinator {
         if self.books.borrow().resyncing() { Listing::Running } else { self.resync.borrow().outcome() }
     }
 
-    /// Carries an order out; its ticket is filled in here.
+    /// Carries an order out; its ticket is filled in here. On the way down one that a client waits for is given up.
     pub async fn send(&self, mut order: Order) -> courier::Outcome {
         let pending = self.sent.open();
-        order.ticket = pending.ticket();
-        match self.courier.send(order) {
+        let (ticket, relay) = (pending.ticket(), order.class == Class::Relay);
+        order.ticket = ticket;
+        if relay {
+            match &mut *self.relays.borrow_mut() {
+                Some(relays) => relays.insert(ticket),
+                None => return Err(Failure(STOPS.to_owned())),
+            };
+        }
+        let outcome = match self.courier.send(order) {
             Ok(()) => pending.await,
             Err(busy) => {
                 self.counts.busy.add(1);
-                Err(courier::Failure(busy.to_string()))
+                Err(Failure(busy.to_string()))
             }
+        };
+        if let Some(relays) = &mut *self.relays.borrow_mut() {
+            relays.remove(&ticket);
         }
+        outcome
     }
 
-    /// Makes a change durable, where there is a state directory. The caller holds [`Self::changes`] and changes
+    /// Enters a change of quotas or pins, when those before it are answered. It lasts until what this gives is dropped.
+    pub async fn change(&self) -> Changing {
+        let count = Counted::new(&self.changing);
+        Changing { _pass: self.changes.enter().await, _count: count }
+    }
+
+    /// Whether changes are under way that become durable, and there is time for it.
+    pub(super) fn is_saving(&self) -> bool {
+        self.vault.is_some() && self.changing.get() > 0 && !self.is_late()
+    }
+
+    /// Whether the way down takes so long that nothing more is saved.
+    fn is_late(&self) -> bool {
+        self.stopping.get().is_some_and(|began| began.elapsed().as_millis() >= FLEET_SAVE_STOP_MILLIS.into())
+    }
+
+    /// Makes a change durable, where there is a state directory. The caller has [entered](Self::change) it and changes
     /// the books afterwards.
-    pub async fn save(&self, change: impl FnOnce() -> Change) -> Result<(), String> {
+    pub async fn save(&self, _entered: &Changing, change: impl FnOnce() -> Change) -> Result<(), String> {
         let Some(vault) = &self.vault else { return Ok(()) };
+        if self.is_late() {
+            return Err(STOPS.to_owned());
+        }
         let pending = self.written.open();
         let outcome = match vault.change(pending.ticket(), change()) {
             Ok(()) => pending.await.map_err(|failure| failure.to_string()),
@@ -221,35 +309,66 @@ impl Coordinator {
     }
 
     /// What `form` makes of the content type and the body of a request. A long body is read on a thread of its own,
-    /// so that others are answered meanwhile.
+    /// so that others are answered meanwhile; what is left over of it should end there, too.
     pub async fn read<T: Send + 'static>(
         &self,
         request: &Request<'_>,
-        form: impl Fn(&str, &[u8]) -> T + Copy + Send + 'static,
+        form: impl FnOnce(&str, &[u8]) -> T + Send + 'static,
     ) -> T {
-        let here = || form(request.content_type, request.body);
         if request.body.len() <= FLEET_READ_BYTES {
-            return here();
+            return form(request.content_type, request.body);
         }
         let _turn = self.reading.enter().await;
-        let pending = self.read.open();
-        let (ticket, post) = (pending.ticket(), self.post.clone());
-        let (content_type, body) = (request.content_type.to_owned(), request.body.to_vec());
-        let result = Arc::new(Mutex::new(None));
-        let place = result.clone();
-        let read = move || {
-            let read = form(&content_type, &body);
-            if let Ok(mut place) = place.lock() {
-                *place = Some(read);
-            }
-            post.post(Letter::Read(ticket));
-        };
-        match thread::Builder::new().name("fleet-read".to_owned()).spawn(read) {
-            Ok(_) => pending.await,
-            Err(error) => tracing::warn!(%error, "no thread to read a request on"),
+        let content_type = request.content_type.to_owned();
+        let mut body = Vec::with_capacity(request.body.len());
+        for piece in request.body.chunks(FLEET_COPY_BYTES) {
+            body.extend_from_slice(piece);
+            self.seat.turn.spend((piece.len() / BYTES_PER_COST) as u32).await;
         }
-        let read = result.lock().ok().and_then(|mut result| result.take());
-        read.unwrap_or_else(here)
+        self.run(move || form(&content_type, &body)).await
+    }
+
+    /// Does long work on a thread of its own; one such work is done at a time.
+    pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _turn = self.reading.enter().await;
+        self.run(work).await
+    }
+
+    /// What `look` finds in an answer of a server; in a long one on a thread of its own.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        reply: courier::Reply,
+        look: impl FnOnce(courier::Reply) -> T + Send + 'static,
+    ) -> T {
+        if reply.body.len() <= FLEET_READ_BYTES { look(reply) } else { self.aside(move || look(reply)).await }
+    }
+
+    /// Lets go of what was read of a request; of a long one, which may be many small things, on a thread of its own.
+    pub async fn discard<T: Send + 'static>(&self, request: &Request<'_>, read: T) {
+        if request.body.len() > FLEET_READ_BYTES {
+            self.aside(move || drop(read)).await;
+        }
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let pending = self.aside.open();
+        let (ticket, post) = (pending.ticket(), self.post.clone());
+        let job = Arc::new(Job { work: Mutex::new(Some(work)), result: Mutex::new(None) });
+        let mine = job.clone();
+        let thread = thread::Builder::new().name("fleet-read".to_owned()).spawn(move || {
+            mine.run();
+            // only now may the result be taken: who takes it must not end what the work still holds
+            drop(mine);
+            post.post(Letter::Aside(ticket));
+        });
+        match thread {
+            Ok(_) => pending.await,
+            Err(error) => {
+                tracing::warn!(%error, "no thread to read a request on");
+                job.run();
+            }
+        }
+        job.result().expect("the work was done")
     }
 
     /// Where a registered instance is dialled.
@@ -271,29 +390,56 @@ impl Coordinator {
                 match letter {
                     Letter::Courier(ticket, outcome) => self.sent.redeem(ticket, outcome),
                     Letter::Vault(ticket, outcome) => self.written.redeem(ticket, outcome),
-                    Letter::Read(ticket) => self.read.redeem(ticket, ()),
+                    Letter::Aside(ticket) => self.aside.redeem(ticket, ()),
                 };
             }
         }
     }
 
-    /// Notes when the way down begins: what is waited for on it shares one deadline.
+    /// Notes when the way down begins, and gives up what clients wait for a moment later.
     pub(super) async fn note_stop(self: Rc<Self>) {
         self.seat.stopping.wait().await;
-        self.stop_by.set(Some(Instant::now() + Duration::from_millis(FLEET_STOP_MILLIS)));
+        self.stopping.set(Some(Instant::now()));
+        let some = |relays: &Option<HashSet<u64>>| relays.as_ref().is_some_and(|relays| !relays.is_empty());
+        let end = Instant::now() + Duration::from_millis(FLEET_RELAY_STOP_MILLIS);
+        while Instant::now() < end && some(&self.relays.borrow()) {
+            rt::sleep(Duration::from_millis(5)).await;
+        }
+        let relays = self.relays.take().unwrap_or_default();
+        self.give_up(relays.len());
+        for ticket in relays {
+            self.sent.redeem(ticket, Err(Failure(STOPS.to_owned())));
+        }
+    }
+
+    /// Whether requests to servers are given up: no word of each, they are counted.
+    pub(super) fn gives_up(&self) -> bool {
+        self.relays.borrow().is_none()
+    }
+
+    /// Counts orders that are given up.
+    pub(super) fn give_up(&self, orders: usize) {
+        self.given_up.set(self.given_up.get() + orders);
     }
 
     /// Lets dispatches under way end, for what is left of a moment.
     pub(super) async fn finish(&self) {
         self.courier.close();
-        let deadline = self.stop_by.get().unwrap_or_else(Instant::now);
-        while self.courier.under_way(courier::Class::Dispatch) > 0 && Instant::now() < deadline {
+        let began = self.stopping.get().unwrap_or_else(Instant::now);
+        let deadline = began + Duration::from_millis(FLEET_STOP_MILLIS);
+        while self.courier.under_way(Class::Dispatch) > 0 && Instant::now() < deadline {
             rt::sleep(Duration::from_millis(5)).await;
         }
+        self.give_up(self.courier.under_way(Class::Dispatch));
         self.courier.stop(Duration::ZERO);
+        if self.given_up.get() > 0 {
+            let requests = self.given_up.get();
+            tracing::warn!(requests, "stopping: requests to MP servers are given up");
+        }
         // every answer is out: what is waited for here is the writer that lets go of the file
         if let Some(vault) = &self.vault {
-            vault.stop(Duration::from_millis(FLEET_STOP_MILLIS));
+            let grace = if self.is_late() { 0 } else { FLEET_STOP_MILLIS };
+            vault.stop(Duration::from_millis(grace));
         }
     }
 }

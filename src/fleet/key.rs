@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::form::python_repr;
+use crate::limits::KEY_TEXT_BYTES;
 
 /// Bytes of a chunk hash as every server of the fleet computes it.
 pub const HASH_BYTES: usize = 32;
@@ -28,7 +29,8 @@ impl ChunkHash {
         }
     }
 
-    /// Reads `chunk_hash_hex`: pairs of hex digits of either case, ASCII whitespace between the pairs allowed.
+    /// Reads `chunk_hash_hex`: at most [`KEY_TEXT_BYTES`] pairs of hex digits of either case, ASCII whitespace between
+    /// the pairs allowed.
     pub fn of_hex(text: &str) -> Option<Self> {
         let text = text.as_bytes();
         if text.len() == 2 * HASH_BYTES {
@@ -37,7 +39,7 @@ impl ChunkHash {
                 return Some(Self::Full(full));
             }
         }
-        let mut bytes = Vec::with_capacity(text.len() / 2);
+        let mut bytes = Vec::with_capacity((text.len() / 2).min(KEY_TEXT_BYTES));
         let mut rest = text.iter().copied().filter({
             // whitespace may stand between pairs, not within one
             let mut half = false;
@@ -49,7 +51,7 @@ impl ChunkHash {
         });
         while let Some(high) = rest.next() {
             let mut byte = 0;
-            if !put(&mut byte, high, rest.next()?) {
+            if !put(&mut byte, high, rest.next()?) || bytes.len() == KEY_TEXT_BYTES {
                 return None;
             }
             bytes.push(byte);
@@ -144,6 +146,9 @@ pub enum KeyFault {
     /// A model has the character that separates it from what follows in storage paths.
     #[error("model_name must not contain '@' (got {0})")]
     ModelCharacter(String),
+    /// A model is longer than [`KEY_TEXT_BYTES`].
+    #[error("model_name exceeds max length {KEY_TEXT_BYTES} bytes (got {0})")]
+    ModelLength(usize),
 }
 
 /// Checks a salt: none of `@`, `/`, `\` and NUL, at most [`SALT_CHARS`] code points.
@@ -160,9 +165,15 @@ pub fn check_salt(salt: &str) -> Result<(), KeyFault> {
     }
 }
 
-/// Checks a model: no `@`.
+/// Checks a model: no `@`, at most [`KEY_TEXT_BYTES`] bytes.
 pub fn check_model(model: &str) -> Result<(), KeyFault> {
-    if model.contains('@') { Err(KeyFault::ModelCharacter(shown(model))) } else { Ok(()) }
+    if model.contains('@') {
+        return Err(KeyFault::ModelCharacter(shown(model)));
+    }
+    match model.len() {
+        length if length > KEY_TEXT_BYTES => Err(KeyFault::ModelLength(length)),
+        _ => Ok(()),
+    }
 }
 
 /// Text for an error, quoted as the fleet's servers quote, and not longer than a line.

@@ -1,11 +1,15 @@
 //! `GET /metrics` of the coordinator: Prometheus text.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
+use std::rc::Rc;
 
 use super::api::reply::Reply;
+use super::books::{Salt, SaltListing};
 use super::coordinator::Coordinator;
 use super::resync::Outcome;
-use crate::limits::FLEET_METRIC_SALTS;
+use crate::limits::{COST_BLOCK, FLEET_METRIC_SALTS, FLEET_STEP};
 use crate::metrics::Counter;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -52,11 +56,12 @@ pub struct Counts {
 type Line = (&'static str, &'static str, u64);
 
 /// `GET /metrics`
-pub fn metrics(fleet: &Coordinator, reply: Reply<'_>) {
+pub async fn metrics(fleet: &Rc<Coordinator>, reply: Reply<'_>) {
+    let usage = Usage::of(fleet).await;
     let mut page = String::with_capacity(8 * 1024);
     counters(fleet, &mut page);
     levels(fleet, &mut page);
-    salts(fleet, &mut page);
+    usage.write(&mut page);
     resync(fleet, &mut page);
     reply.body(200, CONTENT_TYPE, &[], |out| out.extend_from_slice(page.as_bytes()));
 }
@@ -151,23 +156,52 @@ fn levels(fleet: &Coordinator, page: &mut String) {
 }
 
 /// Usage and limit of the salts that use most; the others in one sum, so that labels stay few.
-fn salts(fleet: &Coordinator, page: &mut String) {
-    let books = fleet.books.borrow();
-    let mut salts: Vec<(&str, u128)> =
-        books.salts().into_iter().map(|salt| (salt, books.usage(salt))).collect();
-    salts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let others = salts.split_off(salts.len().min(FLEET_METRIC_SALTS));
-    heading(page, "salt_usage_bytes", "gauge", "Bytes stored under a salt.");
-    for (salt, usage) in &salts {
-        let _ = writeln!(page, "kvatlas_fleet_salt_usage_bytes{{salt=\"{}\"}} {usage}", label(salt));
+#[derive(Default)]
+struct Usage {
+    /// Usage and name in order, and quota.
+    most: BTreeMap<(Reverse<u128>, Box<str>), Option<u64>>,
+    others: u64,
+    others_bytes: u128,
+}
+
+impl Usage {
+    async fn of(fleet: &Rc<Coordinator>) -> Self {
+        let mut usage = Self::default();
+        let mut listing = SaltListing::new();
+        let _still = fleet.batches.enter().await;
+        loop {
+            let over = fleet.books.borrow().list_salts(&mut listing, FLEET_STEP);
+            listing.take().into_iter().for_each(|salt| usage.add(salt));
+            if over {
+                return usage;
+            }
+            fleet.seat.turn.spend(FLEET_STEP as u32 * COST_BLOCK).await;
+        }
     }
-    heading(page, "salt_limit_bytes", "gauge", "Quota of a salt.");
-    for (salt, limit) in salts.iter().filter_map(|(salt, _)| Some((salt, books.quota(salt)?))) {
-        let _ = writeln!(page, "kvatlas_fleet_salt_limit_bytes{{salt=\"{}\"}} {limit}", label(salt));
+
+    fn add(&mut self, salt: Salt) {
+        self.most.insert((Reverse(salt.usage), salt.name), salt.quota);
+        if self.most.len() > FLEET_METRIC_SALTS
+            && let Some(((Reverse(bytes), _), _)) = self.most.pop_last()
+        {
+            self.others += 1;
+            self.others_bytes += bytes;
+        }
     }
-    let rest: u128 = others.iter().map(|(_, usage)| usage).sum();
-    line(page, "salts_unlisted", "gauge", "Salts without lines of their own.", others.len() as u64);
-    line(page, "salts_unlisted_bytes", "gauge", "Bytes stored under those.", rest);
+
+    fn write(&self, page: &mut String) {
+        heading(page, "salt_usage_bytes", "gauge", "Bytes stored under a salt.");
+        for (Reverse(usage), salt) in self.most.keys() {
+            let _ = writeln!(page, "kvatlas_fleet_salt_usage_bytes{{salt=\"{}\"}} {usage}", label(salt));
+        }
+        heading(page, "salt_limit_bytes", "gauge", "Quota of a salt.");
+        for ((_, salt), limit) in &self.most {
+            let Some(limit) = limit else { continue };
+            let _ = writeln!(page, "kvatlas_fleet_salt_limit_bytes{{salt=\"{}\"}} {limit}", label(salt));
+        }
+        line(page, "salts_unlisted", "gauge", "Salts without lines of their own.", self.others);
+        line(page, "salts_unlisted_bytes", "gauge", "Bytes stored under those.", self.others_bytes);
+    }
 }
 
 fn resync(fleet: &Coordinator, page: &mut String) {

@@ -145,6 +145,16 @@ impl Registry {
         self.members.values()
     }
 
+    /// All instances from a place on, with their places: the order of [`Self::list`], the first at 0 or later.
+    pub fn list_from(&self, place: u64) -> impl Iterator<Item = (u64, &Member)> {
+        self.members.range(place..).map(|(place, member)| (*place, member))
+    }
+
+    /// Bytes of text that the registrations hold.
+    pub fn text(&self) -> usize {
+        self.bytes
+    }
+
     /// Number of instances.
     pub fn len(&self) -> usize {
         self.members.len()

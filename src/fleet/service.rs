@@ -32,6 +32,10 @@ impl Service for Coordinator {
         background.spawn(loops::resync(self.clone()));
     }
 
+    fn owes(&self) -> bool {
+        self.is_saving()
+    }
+
     async fn stop(self: Rc<Self>) {
         self.finish().await;
     }

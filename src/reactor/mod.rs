@@ -57,6 +57,12 @@ pub trait Service: Sized + 'static {
     /// Called once on the reactor before the first request.
     fn started(self: &Rc<Self>) {}
 
+    /// Whether an answer is owed that connections must stay open for even after the drain time: what was asked for
+    /// is certain to be done, and its client must hear of it. Must become false by itself.
+    fn owes(&self) -> bool {
+        false
+    }
+
     /// Ends the tasks that the service started. Called when no reactor has a request in flight any more.
     fn stop(self: Rc<Self>) -> impl Future<Output = ()> {
         async {}

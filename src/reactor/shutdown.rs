@@ -16,7 +16,14 @@ pub(super) async fn wind_down<S: Service>(room: &Room<S>) {
     room.connections.end_idle();
     let linger = Duration::from_millis(LINGER_MILLIS);
     let deadline = Instant::now() + room.settings.drain;
-    if !until(deadline, || room.connections.is_empty()).await {
+    let mut empty = until(deadline, || room.connections.is_empty()).await;
+    if !empty && room.service.owes() {
+        while room.service.owes() {
+            sleep(LOOK).await;
+        }
+        empty = until(Instant::now() + linger, || room.connections.is_empty()).await;
+    }
+    if !empty {
         tracing::warn!(reactor = room.seat.id, "connections are still open at the end of the drain time");
         room.connections.end_all();
         until(Instant::now() + linger, || room.connections.is_empty()).await;

@@ -193,6 +193,11 @@ fn content_types() {
         "application/x-www-form-urlencoded",
         "application/octet-stream",
         "application/jsonx",
+        // a suffix says so under `application` alone
+        "text/x+json",
+        "image/svg+json",
+        "*/*+json",
+        "application/json/x",
         "json",
     ] {
         let answer = wire.ask_as(kind, "POST", "/instances", REGISTER.as_bytes());

@@ -336,10 +336,12 @@ fn an_early_answer_is_heard() {
 #[test]
 fn a_server_that_is_not_there_is_a_failure() {
     let bench = Bench::new();
-    let server = MpServer::start();
-    let order = list(&server);
-    drop(server);
-    let failure = bench.ask(order.clone()).unwrap_err();
+    let order = list(&MpServer::start());
+    // a port that is taken, so that no other test listens there, and that nobody listens on
+    let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    deaf.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    let port = deaf.local_addr().unwrap().as_socket().unwrap().port();
+    let failure = bench.ask(Order { port, ..order.clone() }).unwrap_err();
     assert!(failure.0.contains("connection refused"), "{failure}");
     // a listener that accepts nothing and whose queue is full: the connection is never established
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

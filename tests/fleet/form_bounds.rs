@@ -1,7 +1,7 @@
 //! Set-up: bodies with a million faults, bodies of which every fault shows megabytes, random bytes.
 //! Claim: an answer stays short whatever is wrong, all faults are counted, and nothing panics.
 
-use kvatlas::fleet::form::{self, EventsReader, Reject};
+use kvatlas::fleet::form::{self, Reject};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn answer(reject: &Reject) -> (usize, Value) {
 fn a_million_faults_are_counted_and_a_thousand_listed() {
     let events = vec!["{}"; 400_000].join(",");
     let body = format!("{{\"instance_id\":\"\",\"seq\":1,\"events\":[{events}]}}");
-    let reject = EventsReader::new("", body.as_bytes()).read().unwrap_err();
+    let reject = form::events("", body.as_bytes()).unwrap_err();
     let Reject::Unprocessable(faults) = &reject else { panic!("{reject:?}") };
     assert_eq!(faults.count(), 1_200_000);
     let (length, answer) = answer(&reject);
@@ -66,7 +66,7 @@ fn read_all(kind: &str, body: &[u8]) -> [Option<Reject>; 11] {
         form::blend_register(kind, body).err(),
         form::blend_remove(kind, body).err(),
         form::blend_match(kind, body).err(),
-        EventsReader::new(kind, body).read().err(),
+        form::events(kind, body).err(),
         form::pins_query(Some(&text)).err(),
     ]
 }

@@ -1,7 +1,7 @@
 //! Set-up: requests for which the reference has no answer, or one that is not wanted.
 //! Claim: each is refused as the contract's decisions say, with the field named; what they allow is accepted.
 
-use kvatlas::fleet::form::{self, EventsReader, Reject};
+use kvatlas::fleet::form::{self, Reject};
 use serde_json::{Value, json};
 
 fn answer(reject: &Reject) -> Value {
@@ -67,7 +67,7 @@ fn the_form_is_judged_before_the_tier_and_the_tier_before_the_limit() {
     assert_eq!(bad(quota(r#"{"limit_gb":1,"tier":"all"}"#)), "tier 'all' not supported; only 'l2'");
     assert_eq!(bad(form::tier(Some("tier=l2&tier=all"))), "tier 'all' not supported; only 'l2'");
     let body = br#"{"instance_id":"","seq":1,"events":[],"tier":"l1"}"#;
-    assert_eq!(bad(EventsReader::new("", body).read()), "tier 'l1' not supported; only 'l2'");
+    assert_eq!(bad(form::events("", body)), "tier 'l1' not supported; only 'l2'");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn integers_beyond_64_bits() {
     }
     for text in ["NaN", "Infinity", "1e400"] {
         let body = format!(r#"{{"instance_id":"","seq":{text},"events":[]}}"#);
-        let reject = EventsReader::new("", body.as_bytes()).read().unwrap_err();
+        let reject = form::events("", body.as_bytes()).unwrap_err();
         let detail = answer(&reject)["detail"][0].clone();
         assert_eq!(detail["type"], "finite_number");
         assert_eq!(detail["input"], Value::Null);
@@ -114,7 +114,7 @@ fn keys_that_are_none_refuse_the_report() {
         let good = json!({"type": "lookup", "bytes": 0, "key": {"chunk_hash_hex": "", "model_name": "", "kv_rank": 0}});
         let bad = json!({"type": "store", "key": key, "bytes": 1});
         let body = json!({"instance_id": "i", "seq": 1, "events": [good, bad]}).to_string();
-        EventsReader::new("", body.as_bytes()).read().map(|report| report.events.len())
+        form::events("", body.as_bytes()).map(|report| report.events.len())
     };
     let cases = [
         ("chunk_hash_hex", "\"abc\"".to_owned(), "chunk_hash_hex must be pairs of hexadecimal digits"),
@@ -207,10 +207,7 @@ fn a_prefetch_is_forwarded_with_integers_and_nothing_else() {
 fn bodies_that_are_no_text_or_too_deep() {
     let unreadable = "There was an error parsing the body";
     assert_eq!(bad(form::register("application/json", b"{\"ip\":\"\xff\"}")), unreadable);
-    assert_eq!(
-        bad(EventsReader::new("", b"{\"instance_id\":\"\xff\",\"seq\":1,\"events\":[]}").read()),
-        unreadable
-    );
+    assert_eq!(bad(form::events("", b"{\"instance_id\":\"\xff\",\"seq\":1,\"events\":[]}")), unreadable);
     let reject = form::register("text/plain", b"\xff").unwrap_err();
     assert_eq!(answer(&reject)["detail"][0]["type"], "model_attributes_type");
     let nested = |depth: usize| {

@@ -1,13 +1,18 @@
 //! Set-up: reports of events in usual and unusual spellings, sound and faulty, whole and cut.
 //! Claim: the quick reader and the exact one agree on every report, and so do reading in steps and in one go.
 
-use kvatlas::fleet::form::{Events, EventsReader, Progress, Reject};
+use kvatlas::fleet::form::{self, Events, EventsReader, Progress, Reject};
 use proptest::prelude::*;
 
-fn in_steps(mut reader: EventsReader<'_>, events: usize) -> (Result<Events<'_>, Reject>, usize) {
+/// What a report says, read in steps of so many events and by the exact reader where it is unusual; and how many
+/// steps that took, or none where it is unusual.
+fn in_steps(body: &[u8], events: usize) -> (Result<Events<'_>, Reject>, Option<usize>) {
+    let mut reader = EventsReader::new("application/json", body);
     for steps in 1.. {
-        if let Progress::Done(result) = reader.step(events) {
-            return (result, steps);
+        match reader.step(events) {
+            Progress::More => {}
+            Progress::Done(report) => return (Ok(report), Some(steps)),
+            Progress::Unusual => return (form::events("application/json", body), None),
         }
     }
     unreachable!("the counter is endless")
@@ -157,13 +162,11 @@ proptest! {
 
     #[test]
     fn quick_and_exact_agree(body in report(), most in 1..40_usize) {
-        let exact = EventsReader::exact("application/json", &body).read();
-        let quick = EventsReader::new("application/json", &body).read();
-        prop_assert_eq!(&quick, &exact);
-        let (steps, _) = in_steps(EventsReader::new("application/json", &body), most);
+        let exact = form::events("application/json", &body);
+        let (steps, _) = in_steps(&body, most);
         prop_assert_eq!(&steps, &exact);
-        let (steps, _) = in_steps(EventsReader::exact("application/json", &body), most);
-        prop_assert_eq!(&steps, &exact);
+        let owned = form::events("application/json", &body).map(Events::into_owned);
+        prop_assert_eq!(&owned, &exact);
     }
 }
 
@@ -174,7 +177,7 @@ fn both_outcomes_are_reached() {
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..500 {
         let body = report().new_tree(&mut runner).unwrap().current();
-        match EventsReader::exact("", &body).read() {
+        match form::events("", &body) {
             Ok(report) => accepted += usize::from(!report.events.is_empty()),
             Err(_) => refused += 1,
         }
@@ -185,22 +188,20 @@ fn both_outcomes_are_reached() {
 #[test]
 fn a_usual_report_is_read_whole_in_small_steps() {
     let body = usual(5000);
-    let (result, steps) = in_steps(EventsReader::new("application/json", body.as_bytes()), 100);
+    let (result, steps) = in_steps(body.as_bytes(), 50);
     let report = result.unwrap();
     assert_eq!(report.events.len(), 5000);
-    assert!((50..60).contains(&steps), "{steps}");
+    assert!(steps.is_some_and(|steps| (100..110).contains(&steps)), "{steps:?}");
     assert_eq!(report.events[4711].bytes, 4711);
     assert_eq!(report.events[4711].key.hash.to_string(), format!("{:064x}", 4711));
-    let (exact, steps) = in_steps(EventsReader::exact("application/json", body.as_bytes()), 100);
-    assert_eq!(exact.unwrap(), report);
-    assert!(steps > 50, "{steps}");
+    assert_eq!(form::events("application/json", body.as_bytes()).unwrap(), report);
 }
 
 #[test]
 fn text_of_usual_events_is_borrowed() {
     let body = usual(3);
     let place = body.as_bytes().as_ptr_range();
-    let report = EventsReader::new("application/json", body.as_bytes()).read().unwrap();
+    let report = in_steps(body.as_bytes(), 10).0.unwrap();
     for event in &report.events {
         assert!(place.contains(&event.key.model.as_ptr()) && place.contains(&event.key.salt.as_ptr()));
     }
@@ -209,21 +210,19 @@ fn text_of_usual_events_is_borrowed() {
 #[test]
 fn one_bad_event_refuses_the_whole_report() {
     let body = usual(50).replacen("\"bytes\": 31}", "\"bytes\": -1}", 1);
-    let Err(Reject::Unprocessable(faults)) = EventsReader::new("", body.as_bytes()).read() else {
+    let (Err(Reject::Unprocessable(faults)), None) = in_steps(body.as_bytes(), 10) else {
         panic!("accepted")
     };
     assert_eq!(faults.count(), 1);
 }
 
 #[test]
-fn a_reader_that_is_done_says_so() {
-    let body = usual(1);
-    let mut reader = EventsReader::new("", body.as_bytes());
-    loop {
-        if let Progress::Done(result) = reader.step(10) {
-            assert!(result.is_ok());
-            break;
-        }
+fn a_reader_that_is_done_reads_no_more() {
+    for body in [usual(1), "[]".to_owned()] {
+        let mut reader = EventsReader::new("", body.as_bytes());
+        while let Progress::More = reader.step(10) {}
+        let seen = reader.seen();
+        assert!(matches!(reader.step(10), Progress::Unusual));
+        assert_eq!(reader.seen(), seen);
     }
-    assert!(matches!(reader.step(10), Progress::Done(Err(Reject::Bad(_)))));
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use kvatlas::fleet::form::{self, Event, EventsReader, Reject};
+use kvatlas::fleet::form::{self, Event, Reject};
 use serde_json::{Map, Value, json};
 
 /// Numbers that Python writes, as the numbers they are.
@@ -64,7 +64,7 @@ fn read(form: &str, kind: &str, body: &str) -> Result<Value, Reject> {
             json!({"default_limit_gb": form::config(kind, bytes)?.map(float), "tier": "l2"})
         }
         "events" => {
-            let form = EventsReader::new(kind, bytes).read()?;
+            let form = form::events(kind, bytes)?;
             let events: Vec<Value> = form.events.iter().map(event).collect();
             json!({"instance_id": form.instance_id, "seq": form.seq, "events": events, "tier": "l2"})
         }

@@ -84,3 +84,8 @@ pub fn order(books: &mut Books) -> Vec<u64> {
     }
     numbers(books, &plan)
 }
+
+/// Names of the salts that have usage or a quota, in order.
+pub fn salt_names(books: &Books) -> Vec<String> {
+    books.salts().into_iter().map(|salt| salt.name.into()).collect()
+}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::reply::Reply;
-use crate::fleet::blend::Range;
+use crate::fleet::blend::{Match as Found, Range};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::form;
 use crate::http::Request;
@@ -39,8 +39,10 @@ pub async fn add(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_
         Ok(ranges) => ranges,
         Err(reject) => return reply.reject(&reject),
     };
+    let turn = &fleet.seat.turn;
     let mut inserted = 0;
     for range in &ranges {
+        turn.spend(COST_LOOKUP).await;
         let published = Range {
             scope: &range.model_scope,
             tokens: &range.tokens,
@@ -49,11 +51,12 @@ pub async fn add(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_
         };
         let Some(mut publishing) = fleet.blend.borrow().publish(published) else { continue };
         while fleet.blend.borrow_mut().publish_step(&mut publishing, FLEET_TOKEN_STEP) {
-            fleet.seat.turn.spend(FLEET_TOKEN_STEP as u32 * COST_TOKEN).await;
+            turn.spend(FLEET_TOKEN_STEP as u32 * COST_TOKEN).await;
         }
-        fleet.seat.turn.spend(range.tokens.len().min(FLEET_TOKEN_STEP) as u32 * COST_TOKEN).await;
+        turn.spend(range.tokens.len().min(FLEET_TOKEN_STEP) as u32 * COST_TOKEN).await;
         inserted += publishing.inserted();
     }
+    fleet.discard(request, ranges).await;
     reply.ok(&Inserted { inserted });
 }
 
@@ -64,10 +67,17 @@ pub async fn remove(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply
         Err(reject) => return reply.reject(&reject),
     };
     let mut removed = 0;
-    for some in keys.chunks(FLEET_STEP) {
-        removed += some.iter().map(|key| fleet.blend.borrow_mut().remove(key)).sum::<u64>();
-        fleet.seat.turn.spend(some.len() as u32 * COST_LOOKUP).await;
+    for key in &keys {
+        loop {
+            let some = fleet.blend.borrow_mut().remove_some(key, FLEET_STEP);
+            removed += some;
+            fleet.seat.turn.spend((some as u32 + 1) * COST_LOOKUP).await;
+            if some < FLEET_STEP as u64 {
+                break;
+            }
+        }
     }
+    fleet.discard(request, keys).await;
     reply.ok(&Removed { removed });
 }
 
@@ -81,10 +91,24 @@ pub async fn find(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'
     while fleet.blend.borrow().find_step(&mut matching, FLEET_TOKEN_STEP) {
         fleet.seat.turn.spend(FLEET_TOKEN_STEP as u32 * COST_TOKEN).await;
     }
-    let found = matching.into_matches();
-    let matches = found
-        .iter()
-        .map(|found| Match { object_key: &found.object_key, old_st: found.old_st, cur_st: found.cur_st })
-        .collect();
-    reply.ok(&Matches { matches });
+    let (found, seen) = matching.into_parts();
+    if found.len() <= FLEET_STEP {
+        return reply.ok(&Matches::of(&found));
+    }
+    let answer = fleet.aside(move || {
+        drop(seen);
+        serde_json::to_vec(&Matches::of(&found)).unwrap_or_default()
+    });
+    reply.copy(&fleet.seat.turn, 200, &answer.await).await;
+}
+
+impl<'a> Matches<'a> {
+    fn of(found: &'a [Found]) -> Self {
+        let matches = found.iter().map(|found| Match {
+            object_key: &found.object_key,
+            old_st: found.old_st,
+            cur_st: found.cur_st,
+        });
+        Self { matches: matches.collect() }
+    }
 }

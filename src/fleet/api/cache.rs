@@ -7,16 +7,18 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::keys::{self, WireKey};
+use super::keys;
 use super::pins;
-use super::reply::Reply;
+use super::reply::{Reply, write_detail};
 use crate::fleet::answer::object;
+use crate::fleet::books::{DELETION, write_key};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{Class, Method, Order, Reply as Upstream};
 use crate::fleet::form::{self, Sequence, Tier, python_repr};
+use crate::fleet::key::Key;
 use crate::fleet::vault::Pinning;
-use crate::http::{Request, response};
-use crate::limits::{COST_BLOCK, FLEET_BATCH_KEYS, FLEET_STEP, FLEET_UPSTREAM_TIME};
+use crate::http::Request;
+use crate::limits::{COST_BLOCK, FLEET_BATCH_KEYS, FLEET_READ_BYTES, FLEET_STEP, FLEET_UPSTREAM_TIME};
 
 #[derive(Serialize)]
 struct Submitted<'a> {
@@ -35,11 +37,10 @@ struct Deleted<'a> {
     status: &'static str,
 }
 
-#[derive(Serialize)]
-struct Deletion<'a> {
-    keys: &'a [WireKey],
-    tier: &'static str,
-    force: bool,
+/// A DELETE whose keys are written as they come.
+struct Deletion {
+    body: Vec<u8>,
+    keys: usize,
 }
 
 /// Fields of a server's answer to a prefetch.
@@ -49,22 +50,22 @@ const DELETED: &[&str] = &["deleted", "skipped", "ok", "error"];
 
 /// `POST /cache/prefetches`
 pub async fn prefetch(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
-    let form = match fleet.read(request, form::prefetch).await {
-        Ok(form) => form,
+    let read = fleet.read(request, |kind, body| {
+        let form = form::prefetch(kind, body)?;
+        let mut body = Vec::new();
+        form.write(&mut body);
+        Ok((form.instance_id, body))
+    });
+    let (id, body) = match read.await {
+        Ok(read) => read,
         Err(reject) => return reply.reject(&reject),
     };
-    let id = &form.instance_id;
-    let mut body = Vec::new();
-    form.write(&mut body);
+    let id = &id;
     let Some(order) = order(fleet, id, Method::Post, &["prefetches"], Some(body)) else {
         return unknown(id, reply);
     };
     fleet.counts.prefetches.add(1);
-    let answer = fleet
-        .send(order)
-        .await
-        .map_err(|failure| failure.to_string())
-        .and_then(|answer| object(&answer, SUBMITTED));
+    let answer = read_object(fleet, order, SUBMITTED).await;
     match answer.as_ref().map_err(String::clone).and_then(|answer| submitted(id, answer)) {
         Ok(submitted) => reply.ok(&submitted),
         Err(reason) => failed(fleet, &format!("prefetch submit to {}", python_repr(id)), &reason, reply),
@@ -77,7 +78,7 @@ pub async fn status(fleet: &Rc<Coordinator>, id: &str, request_id: &str, reply: 
         return unknown(id, reply);
     };
     match fleet.send(order).await {
-        Ok(answer) if can_be_relayed(answer.status) => relay(&answer, reply),
+        Ok(answer) if can_be_relayed(answer.status) => relay(fleet, answer, reply).await,
         outcome => {
             let reason = outcome.map_or_else(
                 |failure| failure.to_string(),
@@ -137,48 +138,59 @@ async fn delete_all(
 ) -> Result<(), String> {
     let mut keys = keys::resolve(sequence, fleet.settings.chunk_size).map_err(|fault| fault.to_string())?;
     let holds_back = !force && tier != Tier::L1;
-    let mut batch = Vec::new();
+    let mut deletion = Deletion::new();
     loop {
         let mut taken = 0;
         {
             let books = fleet.books.borrow();
-            for key in keys.by_ref().take(FLEET_STEP) {
+            let room = FLEET_STEP.min(FLEET_BATCH_KEYS - deletion.keys);
+            for key in keys.by_ref().take(room) {
                 taken += 1;
                 if holds_back && books.pinned(&key) > 0 {
                     answer.skipped += 1;
                 } else {
-                    batch.push(WireKey::of(key));
+                    deletion.add(&key);
                 }
             }
         }
         fleet.seat.turn.spend(taken * COST_BLOCK).await;
-        let whole = batch.len().min(FLEET_BATCH_KEYS);
-        if whole == FLEET_BATCH_KEYS || (taken == 0 && whole > 0) {
-            let some = Deletion { keys: &batch[..whole], tier: tier.name(), force };
-            let (deleted, skipped) = delete_some(fleet, answer.instance_id, &some).await?;
+        if deletion.keys == FLEET_BATCH_KEYS || (taken == 0 && deletion.keys > 0) {
+            let batch = std::mem::replace(&mut deletion, Deletion::new());
+            let (deleted, skipped) = delete_some(fleet, answer.instance_id, batch.end(tier, force)).await?;
             answer.affected += deleted;
             answer.skipped += skipped;
-            batch.drain(..whole);
         } else if taken == 0 {
             return Ok(());
         }
     }
 }
 
+impl Deletion {
+    fn new() -> Self {
+        Self { body: DELETION.to_vec(), keys: 0 }
+    }
+
+    fn add(&mut self, key: &Key<'_>) {
+        if self.keys > 0 {
+            self.body.push(b',');
+        }
+        write_key(key, &mut self.body);
+        self.keys += 1;
+    }
+
+    /// The whole body.
+    fn end(mut self, tier: Tier, force: bool) -> Vec<u8> {
+        let rest = format!("],\"tier\":\"{}\",\"force\":{force}}}", tier.name());
+        self.body.extend_from_slice(rest.as_bytes());
+        self.body
+    }
+}
+
 /// What a server says it deleted and skipped of one batch.
-async fn delete_some(
-    fleet: &Rc<Coordinator>,
-    id: &str,
-    deletion: &Deletion<'_>,
-) -> Result<(u64, u64), String> {
-    let body = serde_json::to_vec(deletion).map_err(|error| error.to_string())?;
+async fn delete_some(fleet: &Rc<Coordinator>, id: &str, body: Vec<u8>) -> Result<(u64, u64), String> {
     let order =
         order(fleet, id, Method::Delete, &["objects"], Some(body)).ok_or("it is not registered any more")?;
-    let answer = fleet
-        .send(order)
-        .await
-        .map_err(|failure| failure.to_string())
-        .and_then(|answer| object(&answer, DELETED))?;
+    let answer = read_object(fleet, order, DELETED).await?;
     if answer.get("ok") == Some(&Value::Bool(false)) {
         let error = answer.get("error").and_then(Value::as_str).unwrap_or("no reason given");
         return Err(format!("it could not delete: {error}"));
@@ -186,6 +198,16 @@ async fn delete_some(
     let number =
         |name| answer.get(name).map_or(Some(0), Value::as_u64).ok_or(format!("its answer has a bad {name}"));
     Ok((number("deleted")?, number("skipped")?))
+}
+
+/// Carries an order out; the wanted fields of the object that must answer it.
+async fn read_object(
+    fleet: &Coordinator,
+    order: Order,
+    wanted: &'static [&'static str],
+) -> Result<Map<String, Value>, String> {
+    let answer = fleet.send(order).await.map_err(|failure| failure.to_string())?;
+    fleet.look(answer, move |answer| object(&answer, wanted)).await
 }
 
 /// An order for a registered instance that a client waits for.
@@ -212,7 +234,10 @@ fn order(
 
 fn submitted<'a>(instance_id: &'a str, answer: &'a Map<String, Value>) -> Result<Submitted<'a>, String> {
     let bad = |name: &str| format!("its answer has a bad {name}");
-    let text = |name, absent| answer.get(name).map_or(Some(absent), Value::as_str).ok_or_else(|| bad(name));
+    let text = |name, absent| match answer.get(name).map_or(Some(absent), Value::as_str) {
+        Some(text) if text.len() <= FLEET_READ_BYTES => Ok(text),
+        _ => Err(bad(name)),
+    };
     let chunks = answer.get("chunks").map_or(Some(0), Value::as_i64).ok_or_else(|| bad("chunks"))?;
     Ok(Submitted {
         instance_id,
@@ -228,16 +253,22 @@ fn can_be_relayed(status: u16) -> bool {
 }
 
 /// Hands an answer on with its status, whatever it is; a body that is not JSON becomes a `detail`.
-fn relay(answer: &Upstream, reply: Reply<'_>) {
-    let Upstream { status, body, .. } = answer;
-    let json = std::str::from_utf8(body).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
-    match *status {
-        204 => reply.no_content(),
-        // it must not have a body either, and nobody can have asked for it
-        304 => reply.detail(502, "the MP server answered 304 to a request without a condition"),
-        status if json => reply.body(status, response::JSON, &[], |out| out.extend_from_slice(body)),
-        status => reply.detail(status, &String::from_utf8_lossy(body)),
+async fn relay(fleet: &Coordinator, answer: Upstream, reply: Reply<'_>) {
+    let status = answer.status;
+    if status == 204 {
+        return reply.no_content();
     }
+    let look = |Upstream { body, .. }: Upstream| {
+        let text = std::str::from_utf8(&body).ok();
+        if text.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok()) {
+            return body;
+        }
+        let mut detail = Vec::new();
+        write_detail(&mut detail, &String::from_utf8_lossy(&body));
+        detail
+    };
+    let body = fleet.look(answer, look).await;
+    reply.copy(&fleet.seat.turn, status, &body).await;
 }
 
 fn unknown(id: &str, reply: Reply<'_>) {
@@ -246,6 +277,8 @@ fn unknown(id: &str, reply: Reply<'_>) {
 
 fn failed(fleet: &Coordinator, what: &str, reason: &str, reply: Reply<'_>) {
     fleet.counts.relay_errors.add(1);
-    tracing::warn!(reason, "{what} failed");
+    if !fleet.gives_up() {
+        tracing::warn!(reason, "{what} failed");
+    }
     reply.detail(502, &format!("{what} failed: {reason}"));
 }

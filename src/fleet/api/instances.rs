@@ -2,11 +2,11 @@
 
 use serde::{Serialize, Serializer};
 
-use super::reply::Reply;
+use super::reply::{Reply, write_json};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::form;
-use crate::fleet::registry::{Instance, Member};
-use crate::http::Request;
+use crate::fleet::registry::{Instance, Member, Registry};
+use crate::http::{Request, response};
 
 #[derive(Serialize)]
 struct Registered<'a> {
@@ -25,11 +25,6 @@ struct Unknown {
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    instances: Vec<Listed<'a>>,
-}
-
-#[derive(Serialize)]
 struct Listed<'a> {
     instance_id: &'a str,
     ip: &'a str,
@@ -45,6 +40,12 @@ struct Listed<'a> {
 struct Health {
     status: &'static str,
 }
+
+/// Bytes of a listed instance beside its text, about.
+const LISTED_BYTES: usize = 160;
+/// Bytes of instances that are listed at a time; each is at most
+/// [`FLEET_INSTANCE_BYTES`](crate::limits::FLEET_INSTANCE_BYTES) long.
+const LISTED_STEP: usize = 32 * 1024;
 
 /// `POST /instances`
 pub async fn register(fleet: &Coordinator, request: &Request<'_>, reply: Reply<'_>) {
@@ -107,11 +108,39 @@ pub fn deregister(fleet: &Coordinator, id: &str, reply: Reply<'_>) {
     reply.no_content();
 }
 
-/// `GET /instances`
-pub fn list(fleet: &Coordinator, reply: Reply<'_>) {
-    let registry = fleet.registry.borrow();
-    let instances = registry.list().map(Listed::of).collect();
-    reply.ok(&Listing { instances });
+/// `GET /instances`. Who comes or goes while a long list is written may or may not be on it.
+pub async fn list(fleet: &Coordinator, reply: Reply<'_>) {
+    let mut body = reply.begin(200, response::JSON, &[]);
+    let out = body.out();
+    {
+        let registry = fleet.registry.borrow();
+        // about as long as it becomes: a buffer that grows is copied
+        out.reserve(registry.text() + registry.len() * LISTED_BYTES);
+    }
+    out.extend_from_slice(b"{\"instances\":[");
+    let mut next = Some(0);
+    while let Some(place) = next {
+        let before = out.len();
+        next = list_some(&fleet.registry.borrow(), place, out);
+        fleet.seat.turn.spend((out.len() - before) as u32).await;
+    }
+    out.extend_from_slice(b"]}");
+    body.end();
+}
+
+/// Lists some instances from a place on; the place of the next one, if there is one.
+fn list_some(registry: &Registry, place: u64, out: &mut Vec<u8>) -> Option<u64> {
+    let end = out.len() + LISTED_STEP;
+    for (place, member) in registry.list_from(place) {
+        if out.len() > end {
+            return Some(place);
+        }
+        if out.last() == Some(&b'}') {
+            out.push(b',');
+        }
+        write_json(out, &Listed::of(member));
+    }
+    None
 }
 
 /// `GET /healthz`

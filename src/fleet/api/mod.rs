@@ -39,12 +39,12 @@ pub async fn answer(fleet: &Rc<Coordinator>, request: &Request<'_>, out: &mut Ve
     };
     let part = |at: usize| parts.get(at).map_or("", String::as_str);
     match ask {
-        Ask::Instances => instances::list(fleet, reply),
+        Ask::Instances => instances::list(fleet, reply).await,
         Ask::Register => instances::register(fleet, request, reply).await,
         Ask::Deregister => instances::deregister(fleet, part(0), reply),
         Ask::Heartbeat => instances::heartbeat(fleet, part(0), reply),
         Ask::Healthz => instances::healthz(reply),
-        Ask::Quotas => quota::list(fleet, request, reply),
+        Ask::Quotas => quota::list(fleet, request, reply).await,
         Ask::Config => quota::config(fleet, reply),
         Ask::SetConfig => quota::set_config(fleet, request, reply).await,
         Ask::Quota => quota::get(fleet, part(0), request, reply),
@@ -60,7 +60,7 @@ pub async fn answer(fleet: &Rc<Coordinator>, request: &Request<'_>, out: &mut Ve
         Ask::AddFingerprints => blend::add(fleet, request, reply).await,
         Ask::RemoveFingerprints => blend::remove(fleet, request, reply).await,
         Ask::BlendMatch => blend::find(fleet, request, reply).await,
-        Ask::Metrics => metrics::metrics(fleet, reply),
+        Ask::Metrics => metrics::metrics(fleet, reply).await,
         Ask::OpenApi => reply.body(200, response::JSON, &[], |out| out.extend_from_slice(OPENAPI)),
     }
 }

@@ -70,8 +70,8 @@ pub(super) async fn apply(
     how: Pinning,
 ) -> Result<(), String> {
     let chunk_size = fleet.settings.chunk_size;
-    let _turn = fleet.changes.enter().await;
-    fleet.save(|| durable(sequence.clone(), chunk_size, how)).await?;
+    let entered = fleet.change().await;
+    fleet.save(&entered, || durable(sequence.clone(), chunk_size, how)).await?;
     let mut keys = keys::resolve(sequence, chunk_size).map_err(|fault| fault.to_string())?;
     let mut refused = 0;
     loop {

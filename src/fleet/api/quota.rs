@@ -5,10 +5,12 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::reply::Reply;
+use crate::fleet::books::{Salt, SaltListing};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::form::{self, bytes_to_gib, gib_to_bytes, salt_of_segment};
 use crate::fleet::vault::Change;
 use crate::http::Request;
+use crate::limits::{COST_BLOCK, FLEET_STEP};
 
 #[derive(Serialize)]
 struct Config {
@@ -49,8 +51,8 @@ pub async fn set_config(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: R
         Err(reject) => return reply.reject(&reject),
     };
     let limit = default_limit_gb.map(gib_to_bytes);
-    let _turn = fleet.changes.enter().await;
-    if let Err(reason) = fleet.save(|| Change::Default(limit)).await {
+    let entered = fleet.change().await;
+    if let Err(reason) = fleet.save(&entered, || Change::Default(limit)).await {
         return reply.unsaved(&reason);
     }
     fleet.books.borrow_mut().set_default(limit);
@@ -65,11 +67,11 @@ pub async fn set(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_>, 
     };
     let cache_salt = salt_of_segment(segment);
     let limit = wanted.bytes();
-    let _turn = fleet.changes.enter().await;
+    let entered = fleet.change().await;
     if !fleet.books.borrow().has_room_for_quota(cache_salt) {
         return reply.detail(503, "too many quotas");
     }
-    if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), Some(limit))).await {
+    if let Err(reason) = fleet.save(&entered, || Change::Quota(cache_salt.to_owned(), Some(limit))).await {
         return reply.unsaved(&reason);
     }
     fleet.books.borrow_mut().set_quota(cache_salt, limit);
@@ -82,10 +84,10 @@ pub async fn remove(fleet: &Rc<Coordinator>, segment: &str, request: &Request<'_
         return reply.reject(&reject);
     }
     let cache_salt = salt_of_segment(segment);
-    let _turn = fleet.changes.enter().await;
+    let entered = fleet.change().await;
     let exists = fleet.books.borrow().quota(cache_salt).is_some();
     if exists {
-        if let Err(reason) = fleet.save(|| Change::Quota(cache_salt.to_owned(), None)).await {
+        if let Err(reason) = fleet.save(&entered, || Change::Quota(cache_salt.to_owned(), None)).await {
             return reply.unsaved(&reason);
         }
         fleet.books.borrow_mut().remove_quota(cache_salt);
@@ -102,25 +104,47 @@ pub fn get(fleet: &Coordinator, segment: &str, request: &Request<'_>, reply: Rep
     }
 }
 
-/// `GET /quota`
-pub fn list(fleet: &Coordinator, request: &Request<'_>, reply: Reply<'_>) {
+/// `GET /quota`. Of one moment: nothing is stored or deleted meanwhile.
+pub async fn list(fleet: &Rc<Coordinator>, request: &Request<'_>, reply: Reply<'_>) {
     if let Err(reject) = form::tier(request.query) {
         return reply.reject(&reject);
     }
-    let books = fleet.books.borrow();
-    let by_cache_salt = books.salts().into_iter().map(|salt| status(fleet, salt)).collect();
-    reply.ok(&Usage { total_gb: shown(books.total()), by_cache_salt });
+    let still = fleet.batches.enter().await;
+    let total_gb = shown(fleet.books.borrow().total());
+    let mut listing = SaltListing::new();
+    while !fleet.books.borrow().list_salts(&mut listing, FLEET_STEP) {
+        fleet.seat.turn.spend(FLEET_STEP as u32 * COST_BLOCK).await;
+    }
+    drop(still);
+    let salts = listing.take();
+    if salts.len() <= FLEET_STEP {
+        return reply.copy(&fleet.seat.turn, 200, &written(total_gb, salts)).await;
+    }
+    let body = fleet.aside(move || written(total_gb, salts)).await;
+    reply.copy(&fleet.seat.turn, 200, &body).await;
+}
+
+/// The listing as JSON, sorted by code point.
+fn written(total_gb: f64, mut salts: Vec<Salt>) -> Vec<u8> {
+    salts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let by_cache_salt = salts.iter().map(|salt| Status::of(&salt.name, salt.usage, salt.quota)).collect();
+    serde_json::to_vec(&Usage { total_gb, by_cache_salt }).unwrap_or_default()
 }
 
 fn status<'a>(fleet: &Coordinator, cache_salt: &'a str) -> Status<'a> {
     let books = fleet.books.borrow();
-    let quota = books.quota(cache_salt);
-    Status {
-        cache_salt,
-        // the default limit is not shown
-        quota_limit_gb: quota.map_or(0.0, bytes_to_gib),
-        quota_exists: quota.is_some(),
-        usage_gb: shown(books.usage(cache_salt)),
+    Status::of(cache_salt, books.usage(cache_salt), books.quota(cache_salt))
+}
+
+impl<'a> Status<'a> {
+    fn of(cache_salt: &'a str, usage: u128, quota: Option<u64>) -> Self {
+        Self {
+            cache_salt,
+            // the default limit is not shown
+            quota_limit_gb: quota.map_or(0.0, bytes_to_gib),
+            quota_exists: quota.is_some(),
+            usage_gb: shown(usage),
+        }
     }
 }
 

@@ -4,6 +4,15 @@ use serde::Serialize;
 
 use crate::fleet::form::Reject;
 use crate::http::{Method, Request, response};
+use crate::limits::{BYTES_PER_COST, FLEET_COPY_BYTES};
+use crate::rt::Turn;
+
+/// An answer whose body is written bit by bit.
+pub struct Body<'a> {
+    out: &'a mut Vec<u8>,
+    mark: response::Mark,
+    head: bool,
+}
 
 /// The one answer to a request, to be written into the connection's send buffer.
 pub struct Reply<'a> {
@@ -34,7 +43,7 @@ impl<'a> Reply<'a> {
     /// A body of JSON.
     pub fn json(self, status: u16, body: &impl Serialize) {
         self.body(status, response::JSON, &[], |out| {
-            serde_json::to_writer(out, body).expect("a vector takes everything, and keys are strings");
+            write_json(out, body);
         });
     }
 
@@ -84,9 +93,49 @@ impl<'a> Reply<'a> {
         headers: &[(&str, &str)],
         write: impl FnOnce(&mut Vec<u8>),
     ) {
+        let body = self.begin(status, content_type, headers);
+        write(body.out);
+        body.end();
+    }
+
+    /// A body of JSON that was written elsewhere; a long one is copied in steps.
+    pub async fn copy(self, turn: &Turn, status: u16, json: &[u8]) {
+        let body = self.begin(status, response::JSON, &[]);
+        body.out.reserve(json.len());
+        for piece in json.chunks(FLEET_COPY_BYTES) {
+            body.out.extend_from_slice(piece);
+            turn.spend((piece.len() / BYTES_PER_COST) as u32).await;
+        }
+        body.end();
+    }
+
+    /// An answer whose body is written by and by, and then ended.
+    pub fn begin(self, status: u16, content_type: &str, headers: &[(&str, &str)]) -> Body<'a> {
         let Self { out, head, keep_alive, http_10 } = self;
         let mark = response::begin_with(out, status, content_type, headers, keep_alive, http_10);
-        write(out);
+        Body { out, mark, head }
+    }
+}
+
+/// Appends JSON.
+pub fn write_json(out: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(out, value).expect("a vector takes everything, and keys are strings");
+}
+
+/// Appends the JSON of an error in words.
+pub fn write_detail(out: &mut Vec<u8>, detail: &str) {
+    write_json(out, &Detail { detail });
+}
+
+impl Body<'_> {
+    /// Where it is written.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// Nothing follows.
+    pub fn end(self) {
+        let Self { out, mark, head } = self;
         if head {
             response::finish_head(out, mark);
         } else {

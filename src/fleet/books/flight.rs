@@ -19,6 +19,11 @@ pub enum Outcome {
     Unsent,
 }
 
+/// How the body of a DELETE begins, and ends.
+pub const DELETION: &[u8] = b"{\"keys\":[";
+/// See [`DELETION`].
+pub const DELETION_END: &[u8] = b"]}";
+
 impl Books {
     /// The key that an id names, while it is stored.
     pub fn key(&self, id: EntryId) -> Option<Key<'_>> {
@@ -33,24 +38,34 @@ impl Books {
     /// Writes the body of a DELETE, and returns how many keys it names. Keys that were deleted or pinned since they
     /// were chosen leave the batch; with none left nothing need be sent.
     pub fn write_batch(&mut self, batch: &mut Batch, out: &mut Vec<u8>) -> usize {
-        out.extend_from_slice(b"{\"keys\":[");
-        let mut first = true;
-        batch.ids.retain(|id| {
-            let Some(slot) = self.ledger.slot(*id) else { return false };
+        out.extend_from_slice(DELETION);
+        self.write_keys(batch, 0, usize::MAX, out);
+        out.extend_from_slice(DELETION_END);
+        batch.len()
+    }
+
+    /// Writes up to `most` keys of a batch from the `from`th on, after [`DELETION`] or others; the place of the next.
+    /// The last are followed by [`DELETION_END`].
+    pub fn write_keys(&mut self, batch: &mut Batch, from: usize, most: usize, out: &mut Vec<u8>) -> usize {
+        let end = from.saturating_add(most).min(batch.len());
+        let mut kept = from;
+        for at in from..end {
+            let id = batch.ids[at];
+            let Some(slot) = self.ledger.slot(id) else { continue };
             if self.ledger.entries[slot].state.has(State::PINNED) {
                 self.ledger.change(slot, |entry| entry.state.set(State::FLYING, false));
-                return false;
+                continue;
             }
-            if !first {
+            if out.last() == Some(&b'}') {
                 out.push(b',');
             }
-            first = false;
             write_key(&self.ledger.key(slot), out);
-            true
-        });
-        out.extend_from_slice(b"]}");
-        self.counters.sent += batch.len() as u64;
-        batch.len()
+            batch.ids[kept] = id;
+            kept += 1;
+        }
+        batch.ids.drain(kept..end);
+        self.counters.sent += (kept - from) as u64;
+        kept
     }
 
     /// A DELETE of so many keys was refused; they go out again in smaller ones.
@@ -78,8 +93,8 @@ impl Books {
     }
 }
 
-/// One key as MP servers read it.
-fn write_key(key: &Key<'_>, out: &mut Vec<u8>) {
+/// Appends a key as MP servers read it.
+pub fn write_key(key: &Key<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"chunk_hash_hex\":\"");
     for byte in key.hash.bytes() {
         out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);

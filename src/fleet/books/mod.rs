@@ -21,6 +21,7 @@
 //! | `scopes`, `tenant` | all of a key but its hash, told once; a salt's list and sums |
 //! | `quotas`, `pins`, `sequences`, `counters` | limits, pins, gaps between batches, what `/metrics` shows |
 //! | [`plan`], `flight` | victims chosen; their DELETEs written and answered |
+//! | `salts` | usage and quotas, listed in steps |
 //! | `resync` | listed keys, older than any event |
 
 mod counters;
@@ -32,21 +33,23 @@ mod pins;
 pub mod plan;
 mod quotas;
 mod resync;
+mod salts;
 mod scopes;
 mod sequences;
 mod tenant;
 
 pub use counters::Counters;
 pub use entry::EntryId;
-pub use flight::Outcome;
+pub use flight::{DELETION, DELETION_END, Outcome, write_key};
 pub use ledger::Bounds;
 pub use pins::PinListing;
 pub use plan::{Batch, Evicted, Plan, Planner, Rules};
 pub use resync::Listed;
+pub use salts::{Salt, SaltListing};
 pub use sequences::Sequence;
 
 use super::key::Key;
-use crate::limits::FLEET_QUOTAS;
+use crate::limits::{FLEET_QUOTAS, KEY_TEXT_BYTES};
 use entry::State;
 use ledger::{End, Ledger};
 use pins::Pins;
@@ -146,7 +149,7 @@ impl Books {
 
     /// Removes a quota; whether there was one. The default applies from here on.
     pub fn remove_quota(&mut self, salt: &str) -> bool {
-        self.quotas.by_salt.remove(salt).is_some()
+        self.quotas.remove(salt)
     }
 
     /// A salt's own quota, bytes.
@@ -180,19 +183,11 @@ impl Books {
         self.ledger.total
     }
 
-    /// Salts with usage above 0 or a quota, sorted by code point.
-    pub fn salts(&self) -> Vec<&str> {
-        let tenants = self.ledger.order.values().map(|tenant| &self.ledger.scopes.tenants[*tenant]);
-        let used = tenants.filter(|tenant| tenant.stored.bytes > 0).map(|tenant| &*tenant.salt);
-        let mut salts: Vec<&str> = used.chain(self.quotas.by_salt.keys().map(|salt| &**salt)).collect();
-        salts.sort_unstable();
-        salts.dedup();
-        salts
-    }
-
     /// An instance sent a batch of events with this sequence number, which only counts gaps and repeats.
     pub fn heard(&mut self, instance: &str, seq: u64) -> Sequence {
-        let sequence = self.sequences.heard(self.ledger.hasher.hash_one(instance), seq);
+        // of a very long name the start says enough
+        let start = &instance.as_bytes()[..instance.len().min(KEY_TEXT_BYTES)];
+        let sequence = self.sequences.heard(self.ledger.hasher.hash_one((start, instance.len())), seq);
         match sequence {
             Sequence::Next => {}
             Sequence::Gap(missing) => self.counters.missing = self.counters.missing.saturating_add(missing),

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub(super) struct Quotas {
     pub(super) by_salt: BTreeMap<Box<str>, u64>,
     pub(super) default: Option<u64>,
+    /// Bytes of all salts.
+    text: usize,
 }
 
 impl Quotas {
@@ -19,9 +21,17 @@ impl Quotas {
         }
         let room = self.by_salt.len() < FLEET_QUOTAS;
         if room {
+            self.text += salt.len();
             self.by_salt.insert(salt.into(), bytes);
         }
         room
+    }
+
+    /// Removes a quota; whether there was one.
+    pub(super) fn remove(&mut self, salt: &str) -> bool {
+        let removed = self.by_salt.remove(salt).is_some();
+        self.text -= if removed { salt.len() } else { 0 };
+        removed
     }
 
     /// What a salt may store: its own quota, else the default, else anything.
@@ -31,6 +41,6 @@ impl Quotas {
 
     /// Heap bytes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.by_salt.keys().map(|salt| 2 * size_of::<(Box<str>, u64)>() + salt.len()).sum()
+        self.by_salt.len() * 2 * size_of::<(Box<str>, u64)>() + self.text
     }
 }

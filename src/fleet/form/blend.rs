@@ -6,6 +6,7 @@ use super::fields::{Fields, plain};
 use super::json::Kind;
 use super::lax::{self, Bounds};
 use super::value::Value;
+use crate::limits::BLEND_TEXT_BYTES;
 
 /// Tokens that were stored, chunk by chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +46,7 @@ pub fn blend_remove(content_type: &str, body: &[u8]) -> Result<Vec<String>, Reje
     let owner = Value::root(&document);
     let [keys] = owner.slots(&["object_keys"]);
     let mut faults = Faults::new("body");
-    let keys = Fields { faults: &mut faults, owner }.list("object_keys", keys, plain(owned));
+    let keys = Fields { faults: &mut faults, owner }.list("object_keys", keys, plain(name));
     keys.ok_or(Reject::Unprocessable(faults))
 }
 
@@ -56,7 +57,7 @@ pub fn blend_match(content_type: &str, body: &[u8]) -> Result<BlendMatch, Reject
     let [scope, tokens] = owner.slots(&["model_scope", "tokens_b64"]);
     let mut faults = Faults::new("body");
     let mut fields = Fields { faults: &mut faults, owner };
-    let scope = fields.required("model_scope", scope, owned);
+    let scope = fields.required("model_scope", scope, name);
     let tokens = fields.optional("tokens_b64", tokens, Vec::new(), |value| {
         packed_tokens(&lax::string(value)?).map_err(Fault::Value)
     });
@@ -66,8 +67,13 @@ pub fn blend_match(content_type: &str, body: &[u8]) -> Result<BlendMatch, Reject
     }
 }
 
-fn owned(value: Value<'_, '_>) -> Result<String, Fault> {
-    lax::string(value).map(std::borrow::Cow::into_owned)
+/// A string that is not too long to be looked up at once.
+fn name(value: Value<'_, '_>) -> Result<String, Fault> {
+    let text = lax::string(value)?;
+    if text.len() > BLEND_TEXT_BYTES {
+        return Err(Fault::Value(format!("must be at most {BLEND_TEXT_BYTES} bytes (got {})", text.len())));
+    }
+    Ok(text.into_owned())
 }
 
 fn read_range(faults: &mut Faults, owner: Value<'_, '_>) -> Option<BlendRange> {
@@ -77,9 +83,9 @@ fn read_range(faults: &mut Faults, owner: Value<'_, '_>) -> Option<BlendRange> {
     }
     let [scope, tokens, keys, base] = owner.slots(&["model_scope", "tokens", "object_keys", "old_st_base"]);
     let mut fields = Fields { faults, owner };
-    let scope = fields.required("model_scope", scope, owned);
+    let scope = fields.required("model_scope", scope, name);
     let tokens = fields.list("tokens", tokens, plain(natural));
-    let keys = fields.list("object_keys", keys, plain(owned));
+    let keys = fields.list("object_keys", keys, plain(name));
     let base = fields.required("old_st_base", base, natural);
     Some(BlendRange { model_scope: scope?, tokens: tokens?, object_keys: keys?, old_st_base: base? })
 }

@@ -3,7 +3,7 @@
 use super::fault::{Fault, Faults, Input, Part, Reject};
 use super::json::{Document, Error, Kind, Parser};
 use super::value::Value;
-use crate::limits::FORM_BODY_BYTES;
+use crate::limits::{FORM_BODY_BYTES, FORM_ECHO_BYTES};
 
 /// What is said of a body that cannot even be decoded.
 const UNREADABLE: &str = "There was an error parsing the body";
@@ -17,13 +17,18 @@ pub(super) fn admit(content_type: &str, body: &[u8]) -> Result<(), Reject> {
         return Err(Reject::Bad(format!("the body must be at most {FORM_BODY_BYTES} bytes")));
     }
     if !is_json(content_type) {
-        return Err(refuse(&Fault::NotAnObject, Input::Text(&String::from_utf8_lossy(body))));
+        return Err(match body {
+            short if short.len() <= FORM_ECHO_BYTES => {
+                refuse(&Fault::NotAnObject, Input::Text(&String::from_utf8_lossy(short)))
+            }
+            _ => refuse(&Fault::NotAnObject, Input::Null),
+        });
     }
     Ok(())
 }
 
 /// Whether a content type is JSON; whoever names none means it.
-fn is_json(content_type: &str) -> bool {
+pub(super) fn is_json(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     match kind.split_once('/') {
         Some(("application", format)) => {
@@ -34,7 +39,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The text of a body, without byte order mark.
-pub(super) fn text(body: &[u8]) -> Result<&str, Reject> {
+fn text(body: &[u8]) -> Result<&str, Reject> {
     let text = std::str::from_utf8(body).map_err(|_| Reject::Bad(UNREADABLE.to_owned()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -49,7 +54,7 @@ pub(super) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a
 }
 
 /// Checks that a document is an object.
-pub(super) fn object(document: &Document<'_>) -> Result<(), Reject> {
+fn object(document: &Document<'_>) -> Result<(), Reject> {
     let root = Value::root(document);
     match root.kind() {
         Kind::Object => Ok(()),
@@ -59,7 +64,7 @@ pub(super) fn object(document: &Document<'_>) -> Result<(), Reject> {
 }
 
 /// The refusal of a text that is no JSON; its place is counted in code points.
-pub(super) fn not_json(error: Error, text: &str) -> Reject {
+fn not_json(error: Error, text: &str) -> Reject {
     match error {
         Error::Unreadable => Reject::Bad(UNREADABLE.to_owned()),
         Error::Syntax(what, at) => {

@@ -6,6 +6,7 @@ use super::json::Kind as Json;
 use super::lax::{self, Bounds, Choice};
 use super::value::Value;
 use crate::fleet::key::{self, ChunkHash, Key};
+use crate::limits::KEY_TEXT_BYTES;
 
 /// What happened to an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +68,14 @@ fn read_key<'a>(faults: &mut Faults, value: Value<'_, 'a>) -> Option<Key<'a>> {
     let mut fields = Fields { faults, owner: value };
     let hash = fields.required("chunk_hash_hex", hash, |value| {
         let text = lax::string(value)?;
-        ChunkHash::of_hex(&text)
-            .ok_or_else(|| Fault::Value("chunk_hash_hex must be pairs of hexadecimal digits".to_owned()))
+        ChunkHash::of_hex(&text).ok_or_else(|| {
+            let most = if text.len() > 2 * KEY_TEXT_BYTES {
+                format!(", at most {KEY_TEXT_BYTES} of them")
+            } else {
+                String::new()
+            };
+            Fault::Value(format!("chunk_hash_hex must be pairs of hexadecimal digits{most}"))
+        })
     });
     let model = fields.required("model_name", model, |value| {
         let model = lax::string(value)?;

@@ -55,7 +55,11 @@ impl<'d, 'a> Fields<'_, 'd, 'a> {
         self.faults.enter(Part::Name(name));
         for (index, value) in list.items().enumerate() {
             self.faults.enter(Part::Index(index));
-            items.extend(item(self.faults, value));
+            let read = item(self.faults, value);
+            // one fault refuses all: what follows is read for its faults only
+            if self.faults.count() == before {
+                items.extend(read);
+            }
             self.faults.leave();
         }
         self.faults.leave();

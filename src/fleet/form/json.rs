@@ -1,7 +1,7 @@
 //! Request bodies as Python's `json` reads them: `NaN` and infinities are numbers, integers have any length, of
 //! equal keys the last one counts, errors have Python's words and places.
 //!
-//! A text becomes a tape of eight bytes a value, built in steps and without recursion.
+//! A text becomes a tape of eight bytes a value, built without recursion.
 
 use super::string::{self, Shape};
 use crate::limits::{FORM_BODY_BYTES, FORM_DEPTH, FORM_INTEGER_DIGITS};
@@ -66,7 +66,7 @@ impl Node {
 }
 
 /// A text and its values in the order in which they begin. Members are a key and a value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Document<'a> {
     pub(super) text: &'a str,
     pub(super) nodes: Vec<Node>,
@@ -91,7 +91,7 @@ enum Expect {
     Separator,
 }
 
-/// Builds a [`Document`] in steps.
+/// Builds a [`Document`].
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     document: Document<'a>,
@@ -101,43 +101,31 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// Begins with a text, at most [`FORM_BODY_BYTES`] long.
-    pub(super) fn new(text: &'a str) -> Self {
+    /// Reads a text, at most [`FORM_BODY_BYTES`] long.
+    pub(super) fn read(text: &'a str) -> Result<Document<'a>, Error> {
         // seldom is more needed, and what is not used costs nothing
         let nodes = Vec::with_capacity(text.len() / VALUE_BYTES + 1);
         let document = Document { text, nodes };
-        Self { document, at: 0, open: Vec::new(), expect: Expect::Value }
+        let mut parser = Self { document, at: 0, open: Vec::new(), expect: Expect::Value };
+        while parser.token()? {}
+        Ok(parser.document)
     }
 
-    /// Reads all of a text.
-    pub(super) fn read(text: &'a str) -> Result<Document<'a>, Error> {
-        let mut parser = Self::new(text);
-        loop {
-            if let Some(document) = parser.step(usize::MAX)? {
-                return Ok(document);
+    /// Takes one token further; false at the end.
+    fn token(&mut self) -> Result<bool, Error> {
+        self.skip_blanks();
+        let next = self.peek();
+        match (self.expect, next) {
+            (Expect::Separator, None) if self.open.is_empty() => return Ok(false),
+            (Expect::Separator, _) => self.separator(next)?,
+            (Expect::FirstItem, Some(b']')) | (Expect::FirstKey, Some(b'}')) => self.close(),
+            (Expect::Value | Expect::FirstItem, _) => self.value(next)?,
+            (Expect::FirstKey | Expect::Key, Some(b'"')) => self.key()?,
+            (Expect::FirstKey | Expect::Key, _) => {
+                return Err(self.error("Expecting property name enclosed in double quotes"));
             }
         }
-    }
-
-    /// Takes at most so many tokens further; gives the document when it is complete.
-    pub(super) fn step(&mut self, tokens: usize) -> Result<Option<Document<'a>>, Error> {
-        for _ in 0..tokens {
-            self.skip_blanks();
-            let next = self.peek();
-            match (self.expect, next) {
-                (Expect::Separator, None) if self.open.is_empty() => {
-                    return Ok(Some(std::mem::take(&mut self.document)));
-                }
-                (Expect::Separator, _) => self.separator(next)?,
-                (Expect::FirstItem, Some(b']')) | (Expect::FirstKey, Some(b'}')) => self.close(),
-                (Expect::Value | Expect::FirstItem, _) => self.value(next)?,
-                (Expect::FirstKey | Expect::Key, Some(b'"')) => self.key()?,
-                (Expect::FirstKey | Expect::Key, _) => {
-                    return Err(self.error("Expecting property name enclosed in double quotes"));
-                }
-            }
-        }
-        Ok(None)
+        Ok(true)
     }
 
     fn peek(&self) -> Option<u8> {

@@ -7,7 +7,7 @@
 //! | Form | Request |
 //! |---|---|
 //! | [`register()`] | `POST /instances` |
-//! | [`EventsReader`] | `POST /quota/events` |
+//! | [`EventsReader`], [`events()`] | `POST /quota/events` |
 //! | [`quota()`], [`config`], [`tier()`] | `/quota` |
 //! | [`prefetch`], [`pins`], [`cache_delete`], [`pins_query`] | `/cache` |
 //! | [`blend_register`], [`blend_remove`], [`blend_match`] | `/blend` |
@@ -33,7 +33,7 @@ mod value;
 
 pub use blend::{BlendMatch, BlendRange, blend_match, blend_register, blend_remove};
 pub use event::{Event, Kind};
-pub use events::{Events, EventsReader, Progress};
+pub use events::{Events, EventsReader, Progress, events};
 pub use fault::{Faults, Reject};
 pub use listing::{PinsQuery, pins_query};
 pub use quota::{QuotaSet, bytes_to_gib, config, gib_to_bytes, quota};

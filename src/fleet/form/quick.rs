@@ -1,11 +1,12 @@
-//! Reports in the usual spelling: known members, each once; strings without escapes; integers in digits. Whatever is
-//! spelled otherwise, or wrong, is left to the exact reader.
+//! Reports in the usual spelling: known members, each once; short strings without escapes; integers in digits; few
+//! blanks. Whatever is spelled otherwise, or wrong, is left to the exact reader, so that no step is long.
 
 use std::borrow::Cow;
 
 use super::event::{Event, Kind, kind_of};
 use super::events::Events;
 use crate::fleet::key::{ChunkHash, Key, check_model, check_salt};
+use crate::limits::{FORM_BLANKS, FORM_STEP_BYTES, KEY_TEXT_BYTES};
 
 /// The spelling is unusual, or something is wrong.
 #[derive(Debug)]
@@ -15,6 +16,9 @@ type Usual<T> = Result<T, Unusual>;
 
 /// Most digits of an integer that is certain to fit 64 bits.
 const DIGITS: usize = 18;
+
+/// Longest name of a member, bytes.
+const NAME_BYTES: usize = 16;
 
 /// Bytes of the shortest event that is complete, about.
 const EVENT_BYTES: usize = 80;
@@ -47,13 +51,22 @@ impl<'a> Quick<'a> {
         }
     }
 
-    /// Reads at most so many events further; gives the report when it is complete.
+    /// Bytes that were looked at.
+    pub(super) fn seen(&self) -> usize {
+        self.cursor.at
+    }
+
+    /// Reads at most so many events further, fewer where they are long; gives the report when it is complete.
     pub(super) fn step(&mut self, most: usize) -> Usual<Option<Events<'a>>> {
+        let end = self.cursor.at + FORM_STEP_BYTES;
         if self.cursor.at == 0 {
             self.cursor.take(b'{')?;
             self.member()?;
         }
         for _ in 0..most {
+            if self.cursor.at > end {
+                break;
+            }
             if self.in_events {
                 let before = self.cursor.at;
                 let event = self.event()?;
@@ -78,7 +91,9 @@ impl<'a> Quick<'a> {
         let instance_id = self.instance_id.ok_or(Unusual)?.into();
         let seq = self.seq.filter(|seq| *seq > 0).ok_or(Unusual)?;
         let events = self.events.take().ok_or(Unusual)?;
-        let usual = self.cursor.is_over() && self.tier.is_none_or(|tier| tier == "l2");
+        let usual = self.cursor.peek().is_none()
+            && self.cursor.is_over()
+            && self.tier.is_none_or(|tier| tier == "l2");
         if usual { Ok(Events { instance_id, seq, events }) } else { Err(Unusual) }
     }
 
@@ -164,16 +179,19 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The next byte that is no blank; steps up to it.
+    /// The next byte that is no blank, unless too many are; steps up to it.
     fn peek(&mut self) -> Option<u8> {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.bytes.get(self.at) {
-            self.at += 1;
+        for _ in 0..FORM_BLANKS {
+            match self.bytes.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                next => return next.copied(),
+            }
         }
-        self.bytes.get(self.at).copied()
+        None
     }
 
-    fn is_over(&mut self) -> bool {
-        self.peek().is_none()
+    fn is_over(&self) -> bool {
+        self.at == self.bytes.len()
     }
 
     fn take(&mut self, byte: u8) -> Usual<()> {
@@ -195,24 +213,25 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string without escapes, as bytes.
-    fn raw(&mut self) -> Usual<&'a [u8]> {
+    /// A string without escapes and of at most so many bytes, as bytes.
+    fn raw(&mut self, most: usize) -> Usual<&'a [u8]> {
         self.take(b'"')?;
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..b' ')).ok_or(Unusual)?;
-        if rest[end] != b'"' {
-            return Err(Unusual);
+        let near = &rest[..rest.len().min(most + 1)];
+        let end = near.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..b' '));
+        self.at += end.map_or(near.len(), |end| end + 1);
+        match end {
+            Some(end) if near[end] == b'"' => Ok(&near[..end]),
+            _ => Err(Unusual),
         }
-        self.at += end + 1;
-        Ok(&rest[..end])
     }
 
     fn string(&mut self) -> Usual<&'a str> {
-        std::str::from_utf8(self.raw()?).map_err(|_| Unusual)
+        std::str::from_utf8(self.raw(KEY_TEXT_BYTES)?).map_err(|_| Unusual)
     }
 
     fn key(&mut self) -> Usual<&'a [u8]> {
-        let key = self.raw()?;
+        let key = self.raw(NAME_BYTES)?;
         self.take(b':')?;
         Ok(key)
     }

@@ -8,6 +8,7 @@ use super::fields::Fields;
 use super::json::Kind;
 use super::lax::{self, Bounds};
 use super::value::Value;
+use crate::limits::{FLEET_INSTANCE_BYTES, METADATA_BYTES};
 
 /// A server of the fleet, as it describes itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -24,6 +25,21 @@ pub struct Register {
     pub p2p_advertised_url: String,
     /// Port of its message queue; 0 when it has none.
     pub mq_port: u16,
+}
+
+impl Register {
+    /// Refuses one that holds too much: each is listed whole whenever somebody asks who is there.
+    fn check(self) -> Result<Self, Reject> {
+        let pairs = self.metadata.iter().map(|(name, value)| name.len() + value.len() + METADATA_BYTES);
+        let text = self.instance_id.len() + self.ip.len() + self.p2p_advertised_url.len();
+        if text + pairs.sum::<usize>() > FLEET_INSTANCE_BYTES {
+            return Err(Reject::Bad(format!(
+                "a registration is too long: at most {FLEET_INSTANCE_BYTES} bytes of text, of which a pair of metadata takes \
+                 {METADATA_BYTES} more"
+            )));
+        }
+        Ok(self)
+    }
 }
 
 /// Reads a registration.
@@ -45,14 +61,15 @@ pub fn register(content_type: &str, body: &[u8]) -> Result<Register, Reject> {
         fields.optional("mq_port", mq_port, 0, |value| lax::integer(value, Bounds::within(0, PORT)));
     match (instance_id, ip, http_port, metadata, url, mq_port) {
         (Some(instance_id), Some(ip), Some(http_port), Some(metadata), Some(url), Some(mq_port)) => {
-            Ok(Register {
+            let register = Register {
                 instance_id,
                 ip,
                 http_port: http_port as u16,
                 metadata,
                 p2p_advertised_url: url,
                 mq_port: mq_port as u16,
-            })
+            };
+            register.check()
         }
         _ => Err(Reject::Unprocessable(faults)),
     }

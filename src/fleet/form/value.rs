@@ -25,16 +25,6 @@ impl<'d, 'a> Value<'d, 'a> {
         Self { document, at: 0 }
     }
 
-    /// The value at a place that [`Self::at`] gave.
-    pub(super) fn new(document: &'d Document<'a>, at: usize) -> Self {
-        Self { document, at }
-    }
-
-    /// Its place in the document.
-    pub(super) fn at(self) -> usize {
-        self.at
-    }
-
     pub(super) fn kind(self) -> Kind {
         self.document.nodes[self.at].kind()
     }

@@ -7,7 +7,7 @@ use std::vec;
 use serde_json::Value;
 
 use crate::fleet::answer::object;
-use crate::fleet::books::{Batch, Outcome, Plan, Planner, Rules};
+use crate::fleet::books::{Batch, DELETION, DELETION_END, Outcome, Plan, Planner, Rules};
 use crate::fleet::coordinator::Coordinator;
 use crate::fleet::courier::{self, Class, Method, Order};
 use crate::limits::{COST_LOOKUP, FLEET_BATCHES_AT_ONCE, FLEET_HALVINGS, FLEET_STEP, FLEET_UPSTREAM_TIME};
@@ -60,7 +60,7 @@ pub(in crate::fleet) async fn eviction(fleet: Rc<Coordinator>) {
             fleet.counts.dry_keys.add(plan.keys() as u64);
             report(&plan, "dry run: a sweep would evict");
         } else {
-            dispatch(&fleet, plan);
+            dispatch(&fleet, plan).await;
         }
     }
 }
@@ -90,7 +90,7 @@ fn report(plan: &Plan, what: &'static str) {
 }
 
 /// Sends all batches to the instance whose turn it is, several at a time; answers come in their own time.
-fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
+async fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
     let target = {
         let mut registry = fleet.registry.borrow_mut();
         let next = registry.next_target(&mut fleet.rng.borrow_mut());
@@ -99,9 +99,8 @@ fn dispatch(fleet: &Rc<Coordinator>, plan: Plan) {
     let Some((id, ip, port)) = target else {
         tracing::warn!(keys = plan.keys(), "no instance is registered: nothing is evicted");
         fleet.counts.unsent.add(plan.keys() as u64);
-        let mut books = fleet.books.borrow_mut();
-        for batch in &plan.batches {
-            books.answered(batch, Outcome::Unsent, fleet.now());
+        for batch in plan.batches {
+            answered(fleet, batch, Outcome::Unsent).await;
         }
         return;
     };
@@ -121,17 +120,21 @@ async fn deliver_all(fleet: Rc<Coordinator>, dispatch: Rc<Dispatch>) {
     loop {
         let next = halves.pop().or_else(|| dispatch.batches.borrow_mut().next());
         let Some(mut batch) = next else { return };
-        let mut body = Vec::new();
-        let keys = fleet.books.borrow_mut().write_batch(&mut batch, &mut body);
-        fleet.seat.ingest.spend(keys as u32 * COST_LOOKUP).await;
+        let body = write(&fleet, &mut batch).await;
+        let keys = batch.len();
         if keys > 0 {
             match deliver(&fleet, &dispatch, body).await {
-                Verdict::Done => fleet.books.borrow_mut().answered(&batch, Outcome::Ok, fleet.now()),
+                Verdict::Done => answered(&fleet, batch, Outcome::Ok).await,
                 Verdict::Refused(reason) if keys > 1 && dispatch.may_halve() => {
                     tracing::debug!(instance = dispatch.id, keys, reason, "a DELETE is refused: halved");
                     fleet.books.borrow_mut().refused(keys);
                     let second = batch.split_off(keys / 2);
                     halves.extend([second, batch]);
+                }
+                Verdict::Refused(_) | Verdict::Failed(_) if fleet.seat.stopping.is_set() => {
+                    // nothing is planned any more
+                    fleet.give_up(1);
+                    return;
                 }
                 Verdict::Refused(reason) | Verdict::Failed(reason) => {
                     tracing::warn!(
@@ -140,13 +143,35 @@ async fn deliver_all(fleet: Rc<Coordinator>, dispatch: Rc<Dispatch>) {
                         reason,
                         "a DELETE failed; its keys are planned again"
                     );
-                    fleet.books.borrow_mut().answered(&batch, Outcome::Failed, fleet.now());
+                    answered(&fleet, batch, Outcome::Failed).await;
                 }
             }
         }
         if fleet.seat.stopping.is_set() {
             return;
         }
+    }
+}
+
+/// Writes the body of a DELETE in steps.
+async fn write(fleet: &Coordinator, batch: &mut Batch) -> Vec<u8> {
+    let mut body = DELETION.to_vec();
+    let mut next = 0;
+    while next < batch.len() {
+        next = fleet.books.borrow_mut().write_keys(batch, next, FLEET_STEP, &mut body);
+        fleet.seat.ingest.spend(FLEET_STEP as u32 * COST_LOOKUP).await;
+    }
+    body.extend_from_slice(DELETION_END);
+    body
+}
+
+/// Tells the books in steps how a DELETE ended.
+async fn answered(fleet: &Coordinator, mut batch: Batch, outcome: Outcome) {
+    while !batch.is_empty() {
+        let rest = batch.split_off(FLEET_STEP);
+        fleet.books.borrow_mut().answered(&batch, outcome, fleet.now());
+        fleet.seat.ingest.spend(batch.len() as u32 * COST_LOOKUP).await;
+        batch = rest;
     }
 }
 

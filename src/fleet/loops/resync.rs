@@ -83,6 +83,7 @@ async fn list(fleet: &Rc<Coordinator>, ask: Ask) {
 }
 
 async fn enter(fleet: &Rc<Coordinator>, entries: &[Entry]) {
+    let _alone = fleet.batches.enter().await;
     for some in entries.chunks(FLEET_STEP) {
         {
             let mut books = fleet.books.borrow_mut();

@@ -111,9 +111,11 @@ impl File {
                 count(&mut transaction.open_table(PINS).map_err(Damage::from)?, how, keys)
             }
         };
-        match outcome {
+        match &outcome {
             Ok(()) => transaction.commit().map_err(Damage::from)?,
-            Err(_) => transaction.abort().map_err(Damage::from)?,
+            Err(Refusal::Change(_)) => transaction.abort().map_err(Damage::from)?,
+            // after an error of the disk aborting fails as well, and knows less of why
+            Err(Refusal::File(_)) => drop(transaction.abort()),
         }
         outcome
     }

@@ -113,7 +113,7 @@ mod tests {
     /// Steps of one cost that a turn takes before it is over.
     fn steps(turn: &Turn) -> u32 {
         let cost = TURN_BUDGET / 256;
-        (1..).find(|_| turn.charge(cost)).unwrap_or(0)
+        (1..=1000).find(|_| turn.charge(cost)).unwrap_or(0)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A block is classed into masks, one bit a byte, and its grammar is checked on the masks alone. A token is then
 //! in the eight bytes before its comma, and the last of them that is no digit says where it begins: nothing has to
 //! be known of its length, and no block waits for the one before it.
-#![allow(unsafe_code, reason = "instructions of some processors only, and stores into room that was made")]
+#![allow(unsafe_code)] // instructions of some processors only, and stores into room that was made
 
 use std::arch::x86_64::{
     __m256i, _mm_storeu_si128, _mm256_andnot_si256, _mm256_castsi256_si128, _mm256_cmpeq_epi8,

@@ -45,6 +45,10 @@ pub fn generator(punctuality: &Punctuality, due: u64, share: f64, what: &str) ->
         count(due),
         millis(punctuality.bound())
     );
+    if punctuality.sent() == 0 {
+        words = format!("none of {} {what} could be sent while they were due", count(due));
+        return Gate { name: "generator valid", passed: found <= share, words };
+    }
     if unsent > 0 {
         let _ = write!(words, " or, {} of them, not at all", count(unsent));
     }

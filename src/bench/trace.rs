@@ -42,7 +42,7 @@ pub enum TraceError {
     #[error("line {0}: longer than {BENCH_LINE_BYTES} bytes")]
     TooLong(u64),
     /// A line that is no request.
-    #[error("line {line}: {source}")]
+    #[error("line {line}, column {}: {}", .source.column(), plain(.source))]
     NoRequest {
         /// Where.
         line: u64,
@@ -152,4 +152,10 @@ impl Request {
 
 fn text(start: u64, len: u64) -> impl Iterator<Item = u32> {
     (0..len).map(move |place| (mix(start.wrapping_add(place)) % VOCABULARY) as u32)
+}
+
+/// What is wrong, without the place: a line of a trace is a text of its own, whose only line is always 1.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::exit::{self, Failure};
 use super::log;
+use super::output;
 use crate::config::{Driver, LogFormat, LogLevel};
 use crate::fleet::settings::{Flags, Settings, SettingsError, number};
 use crate::serve::{self, fleet::Fleet};
@@ -185,8 +186,7 @@ impl CoordinatorArgs {
         };
         match serde_json::to_string_pretty(&effective) {
             Ok(text) => {
-                println!("{text}");
-                ExitCode::SUCCESS
+                output::line(text).map_or_else(|failure| super::report(&failure), |()| ExitCode::SUCCESS)
             }
             Err(error) => {
                 super::report(&Failure::new(exit::INTERNAL, format!("cannot print settings: {error}")))

@@ -97,6 +97,8 @@ fn spawn(folder: &Path, flags: &[String]) -> io::Result<Child> {
     }
     command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--config"]);
     command.arg(&config).arg("--port-file").arg(folder.join("ports")).args(flags).process_group(0);
+    // killed outright, a command could not stop it
+    command.arg("--end-with").arg(std::process::id().to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
 }
 

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod exit;
 pub mod faults;
 pub mod log;
+mod output;
 pub mod publish;
 pub mod query;
 pub mod serve;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Target};
 use super::exit::{self, Failure};
 use super::faults::{Done, FaultArgs};
+use super::output;
 use super::query::ask;
 use crate::limits::{BLOCK_TOKENS, EVENT_TOKENS};
 use crate::wire::cache::{Cache, Load};
@@ -146,7 +147,7 @@ pub fn run(args: &PublishArgs) -> Result<(), Failure> {
     .map_err(|error| Failure::new(exit::UNAVAILABLE, error.to_string()))?;
     let endpoints = json!({"endpoint": publisher.endpoint(), "replay_endpoint": publisher.replay_endpoint(),
         "family": args.family, "block_size": args.block_size, "rank": args.rank});
-    println!("{endpoints}");
+    output::line(endpoints)?;
     args.register(&publisher, &source.feed)?;
     args.await_subscriber(&publisher)?;
     let started = Instant::now();
@@ -155,12 +156,11 @@ pub fn run(args: &PublishArgs) -> Result<(), Failure> {
     let next_seq = publisher.hole(0).map_err(|error| internal(&error))?;
     let seconds = started.elapsed().as_secs_f64();
     let prompt = source.cache.last_prompt();
-    println!(
-        "{}",
+    output::line(
         json!({"batches": totals.batches, "blocks_stored": totals.stored, "blocks_removed": totals.removed,
         "blocks_held": source.cache.blocks(), "next_seq": next_seq, "seconds": seconds,
-        "prompt_tokens": prompt.len(), "faults": args.faults.report(&totals.faults)})
-    );
+        "prompt_tokens": prompt.len(), "faults": args.faults.report(&totals.faults)}),
+    )?;
     args.write_prompt(&prompt)?;
     std::thread::sleep(Duration::from_secs(args.stay));
     Ok(())
@@ -245,8 +245,7 @@ impl PublishArgs {
         let Some(path) = &self.print_prompt else { return Ok(()) };
         let text = json!(tokens).to_string();
         if path.as_os_str() == "-" {
-            println!("{text}");
-            return Ok(());
+            return output::line(text);
         }
         fs::write(path, text).map_err(|error| {
             Failure::new(exit::CANNOT_CREATE, format!("cannot write {}: {error}", path.display()))

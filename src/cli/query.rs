@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::{Client, ClientError, Response, Target};
 use super::exit::{self, Failure};
+use super::output;
 use super::table;
 use crate::limits::{BLOCK_TOKENS, CLIENT_INPUT_BYTES};
 
@@ -92,10 +93,13 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     let client = Client::new(args.target.clone(), Duration::from_secs(args.timeout));
     let answer = ask(&client, path, &Value::Object(body))?;
     if args.json {
-        println!("{answer}");
+        output::line(&answer)?;
     } else {
-        println!("prompt of {prompt_tokens} tokens, model {}, blocks of {}", args.model, args.block_size);
-        print!("{}", table::render(&table::rows(&answer), prompt_tokens));
+        let (model, block_size) = (&args.model, args.block_size);
+        output::line(format_args!(
+            "prompt of {prompt_tokens} tokens, model {model}, blocks of {block_size}"
+        ))?;
+        output::print(table::render(&table::rows(&answer), prompt_tokens))?;
     }
     Ok(())
 }

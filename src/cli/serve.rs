@@ -11,11 +11,13 @@ use serde::Serialize;
 use super::coordinator::Durable;
 use super::exit::{self, Failure};
 use super::log;
+use super::output;
 use crate::api::register::wish_of;
 use crate::config::{ConfigError, ConfigFile, Driver, Listen, LogFormat, LogLevel, Settings};
 use crate::fleet;
 use crate::fleet::settings::SettingsError;
 use crate::limits::{BUSY_POLL_US, REACTORS};
+use crate::rt::sys;
 use crate::serve::fleet::Fleet;
 
 /// Flags of `serve`. Every one of them can also stand in the environment; a flag wins over the environment,
@@ -33,6 +35,9 @@ pub struct ServeArgs {
     /// Reactors, each a pinned thread with its share of the index [default: one a core]
     #[arg(long, value_name = "N", env = "KVATLAS_REACTORS", value_parser = value_parser!(u16).range(1..=REACTORS as i64))]
     reactors: Option<u16>,
+    /// End when this process does, which must be the one that started the daemon
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with: Option<u32>,
     /// How reactors wait for the kernel [default: auto]
     #[arg(long, env = "KVATLAS_DRIVER")]
     driver: Option<Driver>,
@@ -108,6 +113,9 @@ struct Loaded {
 
 /// Runs the daemon, or prints its settings.
 pub fn run(args: &ServeArgs) -> ExitCode {
+    if let Some(Err(error)) = args.end_with.map(sys::end_with) {
+        return super::report(&Failure::new(exit::INTERNAL, format!("--end-with: {error}")));
+    }
     let loaded = match args.load() {
         Ok(loaded) => loaded,
         Err(error) => return super::report(&failure(&error)),
@@ -147,10 +155,7 @@ struct Effective<'a> {
 
 fn print(settings: &Settings, fleet: Option<&Fleet>) -> ExitCode {
     match serde_json::to_string_pretty(&Effective { settings, fleet }) {
-        Ok(text) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => output::line(text).map_or_else(|failure| super::report(&failure), |()| ExitCode::SUCCESS),
         Err(error) => super::report(&Failure::new(exit::INTERNAL, format!("cannot print settings: {error}"))),
     }
 }

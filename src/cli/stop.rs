@@ -4,23 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::exit::{self, Failure};
 
 /// How long a wait goes on before it looks again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Set by SIGINT and SIGTERM; also by a command that gives up.
+/// Set by SIGINT, SIGTERM and SIGHUP; also by a command that gives up.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Listens for SIGINT and SIGTERM, so that nothing is left behind.
+    /// Listens for SIGINT, SIGTERM and SIGHUP, so that nothing is left behind. The second of them ends the process
+    /// at once.
     pub(super) fn listen() -> Self {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // without the handler the signal ends the process, as it would anyway
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // without the handlers the signal ends the process, as it would anyway
+            let status = i32::from(exit::INTERNAL);
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&flag));
             let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
         }
         Self(flag)

@@ -120,6 +120,18 @@ pub fn stand_back(nice: u8) -> io::Result<()> {
     Ok(())
 }
 
+/// Asks for SIGTERM once the thread that started this process has ended; at once when `parent` has gone already.
+pub fn end_with(parent: u32) -> io::Result<()> {
+    // SAFETY: no pointers; the signal number is a valid one.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if std::os::unix::process::parent_id() != parent {
+        return Err(io::Error::new(io::ErrorKind::NotConnected, "the process to end with has gone"));
+    }
+    Ok(())
+}
+
 /// Raises the limit on open descriptors as far as the process may, and says what it is then.
 pub fn raise_descriptors() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -18,6 +18,8 @@ use crate::wire::publisher::{Publisher, PublisherOptions};
 pub(super) const MODEL: &str = "bench";
 /// Longest wait for an answer to a registration.
 const REQUEST: Duration = Duration::from_secs(10);
+/// Longest wait for an answer to a good-bye: who does not answer one is asked no further.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// What the publishers of a bench have in common.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,7 @@ pub(super) struct Plan {
 pub(super) struct Fleet {
     pub(super) publishers: Vec<Publisher>,
     pub(super) tenant: String,
+    goodbye: Client,
     client: Client,
     registered: usize,
 }
@@ -48,8 +51,8 @@ impl Fleet {
     /// Binds the publishers, registers them and waits until the daemon listens to all of them.
     pub(super) fn start(plan: Plan, target: &Target, common: &Common, stop: &Stop) -> Result<Self, Failure> {
         let tenant = format!("bench-{:08x}", fastrand::u32(..));
-        let client = Client::new(target.clone(), REQUEST);
-        let mut fleet = Self { publishers: Vec::new(), tenant, client, registered: 0 };
+        let (client, goodbye) = (Client::new(target.clone(), REQUEST), Client::new(target.clone(), GOODBYE));
+        let mut fleet = Self { publishers: Vec::new(), tenant, goodbye, client, registered: 0 };
         for number in 0..plan.publishers {
             fleet.add(number, plan, common)?;
             stop.check()?;
@@ -113,7 +116,7 @@ impl Drop for Fleet {
         for number in 0..self.registered {
             let body = json!({"instance_id": instance(number), "tenant_id": self.tenant});
             // the bench has its outcome already; a daemon that is gone has forgotten them too
-            if let Err(failure) = ask(&self.client, "/unregister", &body)
+            if let Err(failure) = ask(&self.goodbye, "/unregister", &body)
                 && failure.code == exit::UNAVAILABLE
             {
                 break;

@@ -35,7 +35,7 @@ const SOCKET_MESSAGES: (usize, usize) = (1000, 100_000);
 
 /// Flags of `bench ingest`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, allow_negative_numbers = true)]
 pub(super) struct IngestArgs {
     /// Publishers, each a ZMQ socket and a thread
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u32).range(1..=i64::from(BENCH_PUBLISHERS)))]

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use super::client::Target;
 use super::exit::{self, Failure};
+use super::output;
 use super::stop::Stop;
 use crate::bench::gate::Gate;
 use crate::bench::report::passed;
@@ -150,9 +151,9 @@ fn deliver<R: Serialize>(common: &Common, outcome: &Outcome<R>) -> Result<(), Fa
     if common.json {
         let text = serde_json::to_string_pretty(&outcome.report)
             .map_err(|error| Failure::new(exit::INTERNAL, format!("cannot print the report: {error}")))?;
-        println!("{text}");
+        output::line(text)?;
     } else {
-        print!("{}", outcome.text);
+        output::print(&outcome.text)?;
     }
     let wrong = outcome.gates.iter().any(|gate| gate.name == "answers right" && !gate.passed);
     if passed(&outcome.gates) || (common.no_gate && !wrong) {

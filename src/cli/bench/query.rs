@@ -38,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Flags of `bench query`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, allow_negative_numbers = true)]
 pub(super) struct QueryArgs {
     /// Blocks of a prompt; several depths are measured one after the other
     #[arg(long, value_name = "BLOCKS", default_value = "64,512", value_delimiter = ',', value_parser = value_parser!(u32).range(1..=1 << 20))]

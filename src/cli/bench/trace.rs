@@ -32,7 +32,7 @@ const LEAD: Duration = Duration::from_millis(50);
 
 /// Flags of `bench trace`.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, allow_negative_numbers = true)]
 pub(super) struct TraceArgs {
     /// The trace: one JSON object a line, with timestamp (ms), input_length, output_length, hash_ids (one for each 512
     /// tokens)

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Target};
 use super::daemon::Daemon;
 use super::exit::{self, Failure};
+use super::output;
 use super::publish::registration;
 use super::query::ask;
 use super::stop::Stop;
@@ -57,7 +58,7 @@ fn play(client: &Client, stop: &Stop) -> Result<(), Failure> {
     let vllm = engine("vllm-0.33.0", VLLM, 1)?;
     let sglang = engine("sglang-0.5.23", SGLANG, 2)?;
     let mut pool = Pool::start().map_err(|error| publishing(&error))?;
-    println!("two engines and a pool publish their events over ZMQ:");
+    output::line("two engines and a pool publish their events over ZMQ:")?;
     for (publisher, kind, instance) in [
         (&vllm.publisher, vllm.family.engine, VLLM),
         (&sglang.publisher, sglang.family.engine, SGLANG),
@@ -66,18 +67,20 @@ fn play(client: &Client, stop: &Stop) -> Result<(), Failure> {
         let body = registration(publisher, kind, instance, MODEL, BLOCK_SIZE as u32, 0);
         ask(client, "/register", &body)?;
         subscribed(publisher, kind, stop)?;
-        println!("  {kind:<9} {:<24} registered as {instance}", publisher.endpoint());
+        output::line(format_args!("  {kind:<9} {:<24} registered as {instance}", publisher.endpoint()))?;
     }
     let mut ledger = Ledger::default();
     let first = fleet::prompt(1, 8 * BLOCK_SIZE);
     let second = fleet::prompt(2, 4 * BLOCK_SIZE);
     publish(&mut ledger, &vllm, &sglang, &mut pool, [&first, &second]).map_err(|error| publishing(&error))?;
-    println!();
-    println!(
-        "{VLLM}   computed conversation A, lent 12 blocks of it to the pool, dropped its last 8 from GPU"
-    );
-    println!("{SGLANG} computed conversation B, moved its last 4 blocks to host memory");
-    println!("both conversations start with the same system prompt of {} tokens", fleet::SYSTEM_TOKENS);
+    output::line(format_args!(
+        "\n{VLLM}   computed conversation A, lent 12 blocks of it to the pool, dropped its last 8 from GPU"
+    ))?;
+    output::line(format_args!("{SGLANG} computed conversation B, moved its last 4 blocks to host memory"))?;
+    output::line(format_args!(
+        "both conversations start with the same system prompt of {} tokens",
+        fleet::SYSTEM_TOKENS
+    ))?;
     let nobody = (0..10 * BLOCK_SIZE as u32).map(|place| 90_000 + place).collect();
     let questions = [
         Question { title: "conversation A goes on", tokens: [first, vec![7; 20]].concat() },
@@ -87,7 +90,7 @@ fn play(client: &Client, stop: &Stop) -> Result<(), Failure> {
     for question in &questions {
         question.check(client, &ledger, stop)?;
     }
-    println!("\nall {} answers are what the published events say", questions.len());
+    output::line(format_args!("\nall {} answers are what the published events say", questions.len()))?;
     Ok(())
 }
 
@@ -138,8 +141,8 @@ impl Question {
             stop.pause()?;
         };
         let tokens = self.tokens.len();
-        println!("\n{} ({tokens} tokens)", self.title);
-        print!("{}", table::render(&table::rows(&answer), tokens as u64));
+        output::line(format_args!("\n{} ({tokens} tokens)", self.title))?;
+        output::print(table::render(&table::rows(&answer), tokens as u64))?;
         if answer == expected {
             return Ok(());
         }

@@ -169,7 +169,8 @@ fn answers_of_a_submit() {
         );
         assert!(detail.starts_with("prefetch submit to 's' failed: "), "{told}: {detail}");
     }
-    assert!(submit(raw("418 x", "{}")).1["detail"].as_str().unwrap().contains("418"));
+    let (_, answer) = submit(raw("418 x", "{}"));
+    assert!(answer["detail"].as_str().is_some_and(|detail| detail.contains("418")), "{answer}");
     wire.goes_on();
 }
 

@@ -15,7 +15,7 @@
 //! | [`rt`], [`mesh`], [`reactor`] | the runtime seam, messages between cores, how a core spends its turn |
 //! | [`cli`], [`config`], [`serve`] | commands, settings, the daemon's start |
 //! | [`wire`] | the other end of the wire: what engines and pools encode and publish |
-//! | [`bench`] | what `kvatlas bench` decides: schedules, gates, truth, reports |
+//! | [`mod@bench`] | what `kvatlas bench` decides: schedules, gates, truth, reports |
 //! | [`limits`] | every bound, in one place |
 
 pub mod api;

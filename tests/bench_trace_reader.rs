@@ -50,7 +50,10 @@ fn a_bad_line_is_named() {
     let good = line("5", 1, &[1]);
     for (bad, words) in [
         ("nonsense\n".to_owned(), "line 3, column 2: expected"),
-        ("{\"timestamp\": 6, \"hash_ids\": []}\n".to_owned(), "line 3, column 32: missing field `input_length`"),
+        (
+            "{\"timestamp\": 6, \"hash_ids\": []}\n".to_owned(),
+            "line 3, column 32: missing field `input_length`",
+        ),
         (line("4", 1, &[1]), "line 3: timestamp 4 is before that of the line before, 5"),
         (line("-1", 1, &[1]), "line 3: timestamp -1 is no time"),
         (line("9", 513, &[1]), "line 3: 513 tokens of input need 2 hash_ids, there are 1"),

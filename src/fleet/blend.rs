@@ -178,7 +178,7 @@ impl Directory {
         fits.then_some(Publishing { range, chunk: 0, inserted: 0 })
     }
 
-    /// Takes in about `tokens` tokens more, at most [`CHUNKS`] chunks; whether there are more.
+    /// Takes in about `tokens` tokens more, at most `CHUNKS` chunks; whether there are more.
     pub fn publish_step<T: Copy + Into<u64>, K: AsRef<str>>(
         &mut self,
         publishing: &mut Publishing<'_, T, K>,

@@ -12,7 +12,7 @@
 //! | [`table`] | a hash table that grows in small steps |
 //! | [`context`] | namespaces, and where each block of one stands |
 //! | [`run`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
-//! | [`dialect`], [`column`], [`dictionary`] | what publishers that hash alike call the blocks |
+//! | [`dialect`], [`mod@column`], [`dictionary`] | what publishers that hash alike call the blocks |
 //! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
 //! | [`recent`] | blocks just removed |
 //! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |

@@ -43,7 +43,7 @@ pub enum Stored {
     Fresh,
     /// One copy more of what this name already held there.
     Again,
-    /// The name already denotes [`NAME_PLACES`] places; nothing changed.
+    /// The name already denotes `NAME_PLACES` places; nothing changed.
     Full,
 }
 

@@ -187,6 +187,30 @@ fn any_status_is_an_answer_and_redirects_are_not_followed() {
 }
 
 #[test]
+fn a_connection_is_kept_only_after_an_answer_that_ends_as_it_says() {
+    for (head, kept) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2", true),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: keep-alive", true),
+        ("HTTP/1.1 500 X\r\ncontent-length: 2", true),
+        ("HTTP/1.1 599 X\r\ncontent-length: 2", true),
+        ("HTTP/1.1 600 X\r\ncontent-length: 2", false),
+        ("HTTP/1.1 999 X\r\ncontent-length: 2", false),
+        ("HTTP/1.1 000 X\r\ncontent-length: 2", false),
+        ("HTTP/1.1 099 X\r\ncontent-length: 2", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1", false),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close", false),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 2", false),
+    ] {
+        let (bench, server) = (Bench::new(), MpServer::start());
+        server.behave(Manner::RawOpen(format!("{head}\r\n\r\n{{}}").into_bytes()));
+        for _ in 0..2 {
+            bench.ask(list(&server)).unwrap();
+        }
+        assert_eq!(server.connections() == 1, kept, "{head}");
+    }
+}
+
+#[test]
 fn proxies_of_the_environment_are_not_asked() {
     // variables are set for a process of its own: this test, run again
     if std::env::var_os("http_proxy").is_none() {

@@ -286,13 +286,16 @@ fn judge(head: &httparse::Response<'_, '_>) -> Result<Head, Broken> {
     // both ways to tell the length: what comes after is not trusted
     let vague = !coding.is_empty() && values("content-length").next().is_some();
     let content_type = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-type"));
+    let status = head.code.unwrap_or_default();
+    // who answers by a code that HTTP has not may mean anything by what comes after it
+    let strange = !(100..600).contains(&status);
     Ok(Head {
-        status: head.code.unwrap_or_default(),
+        status,
         content_type: content_type
             .map(|header| String::from_utf8_lossy(header.value).into_owned())
             .unwrap_or_default(),
         length,
-        open: head.version == Some(1) && !closes && !vague && length != Length::UntilClose,
+        open: head.version == Some(1) && !closes && !vague && !strange && length != Length::UntilClose,
     })
 }
 

@@ -41,8 +41,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Looks up the names of an event, and of those behind it, unless that was done.
-    fn warm(&mut self, shard: &Shard, publisher: &Publisher, batch: &Batch, event: &Event) {
+    /// Looks up the publisher's own names of an event, and of those behind it, unless that was done.
+    fn warm(&mut self, publisher: &Publisher, batch: &Batch, event: &Event) {
         let hashes = match event {
             Event::Store(store) => store.hashes,
             Event::Remove(remove) => remove.hashes,
@@ -51,7 +51,7 @@ impl Cursor {
         let from = hashes.start as usize;
         if from >= self.warmed {
             self.warmed = batch.hashes.len().min(from + WARM);
-            shard.warm(publisher, &batch.hashes[from..self.warmed]);
+            publisher.names.warm(&batch.hashes[from..self.warmed]);
         }
     }
 }
@@ -138,7 +138,10 @@ impl Shard {
                 let Some(event) = reading.batch.events.get(cursor.event) else { return true };
                 cursor.event += 1;
                 spent += 1;
-                cursor.warm(self, publisher, reading.batch, event);
+                cursor.warm(publisher, reading.batch, event);
+                if publisher.early {
+                    self.give_early(publisher);
+                }
                 match self.begin(publisher, reading, event) {
                     Ok(work) => cursor.work = work,
                     Err(reason) => publisher.stats.skipped[reason as usize].add(1),

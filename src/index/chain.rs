@@ -5,6 +5,7 @@ use super::cover::Stretch;
 use super::hash;
 use super::run::Place;
 use crate::event::{Batch, Slice};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Names of a chain's blocks.
@@ -33,6 +34,29 @@ pub(super) enum Locals {
 }
 
 impl Locals {
+    /// Appends the rolling hashes of these blocks, which stand behind `previous`.
+    pub(super) fn roll(
+        &self,
+        batch: &Batch,
+        blocks: Range<usize>,
+        mut previous: Option<u64>,
+        seed: u64,
+        to: &mut Vec<u64>,
+    ) {
+        if let Self::Tokens { tokens, block_size, digests } = self
+            && digests.is_empty()
+        {
+            let size = *block_size as usize;
+            let tokens = &tokens.of(&batch.tokens)[blocks.start * size..blocks.end * size];
+            return hash::extend(tokens, size, previous, seed, to);
+        }
+        for at in blocks {
+            let next = hash::next(previous, self.local(batch, at, seed), seed);
+            to.push(next);
+            previous = Some(next);
+        }
+    }
+
     pub(super) fn local(&self, batch: &Batch, at: usize, seed: u64) -> u64 {
         match self {
             Self::Owned(locals) => locals[at],
@@ -55,10 +79,15 @@ pub(super) struct Chain {
     pub(super) lane: u8,
     pub(super) context: u32,
     pub(super) previous: Option<Place>,
+    /// Whether the first block is a prompt's first.
+    pub(super) root: bool,
+    /// Rolling hash of the last block that was hashed, or of the parent.
     pub(super) seq: Option<u64>,
     pub(super) at: usize,
-    /// The dialect knew none of the names when this was begun, in this turn.
-    pub(super) fresh: bool,
+    /// Rolling hashes from block `at` on, as far as they were computed ahead.
+    pub(super) seqs: Vec<u64>,
+    /// When this was begun, in this turn, the dialect knew none of the names from this one on.
+    pub(super) fresh: usize,
     /// Names removed while the chain was an orphan.
     pub(super) removed: Vec<u64>,
 }
@@ -72,7 +101,18 @@ impl Chain {
         previous: Option<Place>,
         seq: Option<u64>,
     ) -> Self {
-        Self { names, locals, lane, context, previous, seq, at: 0, fresh: false, removed: Vec::new() }
+        let (root, fresh) = (seq.is_none(), usize::MAX);
+        let (seqs, removed) = (Vec::new(), Vec::new());
+        Self { names, locals, lane, context, previous, root, seq, at: 0, seqs, fresh, removed }
+    }
+
+    /// Computes the hashes of the blocks up to `until`.
+    pub(super) fn hash(&mut self, batch: &Batch, until: usize, seed: u64) {
+        let done = self.at + self.seqs.len();
+        if done < until {
+            self.locals.roll(batch, done..until, self.seq, seed, &mut self.seqs);
+            self.seq = self.seqs.last().copied();
+        }
     }
 }
 
@@ -89,8 +129,8 @@ pub(super) struct Row<'a> {
     pub(super) more: usize,
     /// Whether the first is a prompt's first.
     pub(super) root: bool,
-    /// The dialect knows none of the names.
-    pub(super) fresh: bool,
+    /// The dialect knows none of the names from this one on.
+    pub(super) fresh: usize,
 }
 
 /// Blocks to be placed by their standard hashes alone.

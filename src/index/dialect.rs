@@ -83,11 +83,12 @@ impl Dialects {
     pub(super) fn hear(&mut self, speech: Speech, runs: &Runs, name: u64, place: Place) -> Speech {
         let Speech::Undecided { mut disagreements, mut strangers } = speech else { return speech };
         let mut named = false;
-        for column in runs.get(place.run).columns.all() {
-            match column.labels.get(usize::from(place.at)) {
-                Some(label) if *label == name && name != UNLABELLED => return self.join(column.dialect),
-                Some(label) => named |= *label != UNLABELLED,
-                None => {}
+        let run = runs.get(place.run);
+        for (dialect, labels) in run.columns.all(&run.hashes) {
+            match labels.get(usize::from(place.at)) {
+                UNLABELLED => {}
+                label if label == name => return self.join(dialect),
+                _ => named = true,
             }
         }
         if named {
@@ -136,8 +137,7 @@ impl Dialects {
     /// Touches what a search for these names begins with.
     pub(super) fn warm(&self, dialect: u32, names: &[u64]) {
         let dictionary = &self.get(dialect).dictionary;
-        let known = names.iter().fold(0, |known, name| known ^ dictionary.warm(*name));
-        std::hint::black_box(known);
+        names.iter().for_each(|name| dictionary.warm(*name));
     }
 
     /// Names the blocks from a place on, which have no names, nor have the names places.
@@ -156,12 +156,12 @@ impl Dialects {
 
     /// Forgets the names of blocks that were cut.
     pub(super) fn cut(&mut self, cut: &Cut) {
-        for column in &cut.columns {
-            self.warm(column.dialect, &column.labels);
-            let dictionary = &mut self.get_mut(column.dialect).dictionary;
-            for (label, at) in column.labels.iter().zip(cut.from..) {
-                if *label != UNLABELLED {
-                    dictionary.remove(*label, Place { run: cut.run, at });
+        for (dialect, labels) in cut.columns.all(&cut.hashes) {
+            let dictionary = &mut self.get_mut(dialect).dictionary;
+            labels.all().for_each(|label| dictionary.warm(label));
+            for (label, at) in labels.all().zip(cut.from..) {
+                if label != UNLABELLED {
+                    dictionary.remove(label, Place { run: cut.run, at });
                 }
             }
         }

@@ -9,6 +9,7 @@
 //! Within a segment entries stand in groups of one cache line, packed from the left, in the group of their tag or,
 //! where that is full, in the first one behind it with room. A search ends at the first free slot.
 
+use super::prefetch::prefetch;
 use super::run::Place;
 use super::table::mix;
 
@@ -269,13 +270,13 @@ impl Dictionary {
         segment.find(tag(hash, segment.base), is)
     }
 
-    /// Touches what a search for the name begins with; the misses of several overlap.
-    pub fn warm(&self, name: u64) -> u64 {
+    /// Asks for what a search for the name begins with; the misses of several overlap.
+    pub fn warm(&self, name: u64) {
         let hash = mix(name, self.salt);
         let segment = self.slot(hash).map(|at| &self.segments[at]);
-        segment
-            .filter(|segment| segment.len > 0)
-            .map_or(0, |segment| segment.groups[segment.home(tag(hash, segment.base))].0[0])
+        if let Some(segment) = segment.filter(|segment| segment.len > 0) {
+            prefetch(&segment.groups[segment.home(tag(hash, segment.base))]);
+        }
     }
 
     /// Adds a name that is not there; `label` is the name of any place that is.

@@ -61,7 +61,7 @@ impl Shard {
             positions.filter_map(move |at| {
                 let place = Place { run: number, at };
                 let plain = !publisher.names.is_odd(place, lane);
-                Some((run.columns.label(dialect.filter(|_| plain)?, at), place))
+                Some((run.labels(dialect.filter(|_| plain)?).get(usize::from(at)), place))
             })
         })
     }

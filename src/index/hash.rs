@@ -77,18 +77,23 @@ pub fn next(previous: Option<u64>, local: u64, seed: u64) -> u64 {
 /// Rolling hashes of the complete blocks of a prompt without extra keys.
 pub fn sequence_hashes(tokens: &[u32], block_size: usize, seed: u64) -> Vec<u64> {
     let mut hashes: Vec<u64> = Vec::new();
-    roll(&packed(tokens), block_size.max(1) * TOKEN_BYTES, seed, &mut hashes);
+    extend(tokens, block_size, None, seed, &mut hashes);
     hashes
 }
 
-/// Appends the rolling hashes of the complete blocks of packed `tokens`, which follow those of `hashes`.
+/// Appends the rolling hashes of the complete blocks of `tokens`, which stand behind `previous`.
+pub fn extend(tokens: &[u32], block_size: usize, previous: Option<u64>, seed: u64, hashes: &mut Vec<u64>) {
+    roll(&packed(tokens), block_size.max(1) * TOKEN_BYTES, previous, seed, hashes);
+}
+
+/// The same for packed tokens.
 ///
 /// Only the rolling hash waits for the one before it: it stays in a register, so that the processor is at the
 /// local hashes of the next blocks meanwhile.
-fn roll(tokens: &[u8], block_bytes: usize, seed: u64, hashes: &mut Vec<u64>) {
+fn roll(tokens: &[u8], block_bytes: usize, previous: Option<u64>, seed: u64, hashes: &mut Vec<u64>) {
     let mut blocks = tokens.chunks_exact(block_bytes);
-    let mut previous = match hashes.last() {
-        Some(last) => *last,
+    let mut previous = match previous {
+        Some(previous) => previous,
         None => match blocks.next() {
             Some(root) => {
                 let root = local_of_packed(root, seed);
@@ -187,7 +192,7 @@ impl<'a> Path<'a> {
         }
         let tokens = &self.tokens[done * self.block_bytes..blocks * self.block_bytes];
         if self.extra.is_empty() {
-            roll(tokens, self.block_bytes, self.seed, hashes);
+            roll(tokens, self.block_bytes, hashes.last().copied(), self.seed, hashes);
             return hashes;
         }
         for (at, block) in (done..).zip(tokens.chunks_exact(self.block_bytes)) {

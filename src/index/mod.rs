@@ -12,7 +12,7 @@
 //! | [`table`] | a hash table that grows in small steps |
 //! | [`context`] | namespaces, and where each block of one stands |
 //! | [`run`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
-//! | [`dialect`], [`mod@column`], [`dictionary`] | what publishers that hash alike call the blocks |
+//! | [`dialect`], [`mod@column`], [`dictionary`], `prefetch` | what publishers that hash alike call the blocks |
 //! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
 //! | [`recent`] | blocks just removed |
 //! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |
@@ -43,6 +43,7 @@ pub mod object_key;
 pub mod orphan;
 pub mod pins;
 mod place;
+mod prefetch;
 pub mod publisher;
 pub mod recent;
 mod remove;

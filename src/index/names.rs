@@ -139,6 +139,32 @@ impl Names {
         self.hold_oddly(place, lane);
     }
 
+    /// Names with copies that denote one place each, which no other name kept here holds; with those places.
+    pub fn sole(&self) -> Vec<(u64, Place)> {
+        let mut sole: Vec<(u64, Place)> = (0..self.segments()).flat_map(|at| self.held(at)).collect();
+        sole.retain(|(hash, place)| {
+            let alone = |lane| self.odd.find(Odd::key_of(*place, lane), |_| true).is_some_and(|odd| odd.names == 1);
+            self.table.all(*hash).all(|name| name.place() == *place && name.lane().is_some_and(alone))
+        });
+        // one with copies on several lanes was met once a lane
+        sole.sort_unstable_by_key(|(hash, _)| *hash);
+        sole.dedup_by_key(|(hash, _)| *hash);
+        sole
+    }
+
+    /// Gives a name of [`Names::sole`] over to the dialect.
+    pub fn give_over(&mut self, hash: u64, place: Place) {
+        while let Some(name) = self.table.remove(hash, |_| true) {
+            self.odd.remove(Odd::key_of(place, name.lane), |_| true);
+            let copies = u32::from(name.count) + self.copies(hash, name.lane);
+            self.set_copies(hash, name.lane, copies - 1);
+        }
+        if self.table.is_empty() {
+            self.table.clear();
+            self.odd.clear();
+        }
+    }
+
     /// Forgets that a name was removed. `unpin` is called for its places.
     pub fn wake(&mut self, hash: u64, mut unpin: impl FnMut(Place)) {
         while let Some(name) = self.table.remove(hash, |name| name.lane == TOMBSTONE) {

@@ -1,6 +1,7 @@
 //! What a publisher's names mean: those of its dialect where it holds the block, and its own.
 
 use super::chain::Holding;
+use super::column::Labels;
 use super::cover::{Holder, Stretch};
 use super::dialect::UNLABELLED;
 use super::dictionary::NAMED_RUNS;
@@ -28,6 +29,17 @@ impl Shard {
         }
     }
 
+    /// The same for the name that the publisher stored last, which denotes nothing else.
+    pub(super) fn last_stored(&self, publisher: &Publisher, name: u64) -> Option<Place> {
+        let (last, place) = publisher.stored;
+        let dialect = publisher.speech.dialect().filter(|_| last == name && name != UNLABELLED)?;
+        let run = self.runs.try_get(place.run)?;
+        let is = run.labels(dialect).get(usize::from(place.at)) == name
+            && publisher.names.known(name) == Known::Not
+            && self.knows_plainly(publisher, place);
+        is.then_some(place)
+    }
+
     /// What the publisher's dialect says of a name.
     pub(super) fn dialect_place(&self, publisher: &Publisher, name: u64) -> Option<Place> {
         self.dialects.find(&self.runs, publisher.speech.dialect()?, name)
@@ -37,10 +49,9 @@ impl Shard {
     pub(super) fn next_place(&self, publisher: &mut Publisher, name: u64) -> Option<Place> {
         let dialect = publisher.speech.dialect()?;
         let Place { run, at } = publisher.removed;
-        let labels = self.runs.try_get(run).map_or(&[][..], |run| run.columns.of(dialect));
+        let labels = self.runs.try_get(run).map_or(Labels::default(), |run| run.labels(dialect));
         let beside = [at.wrapping_sub(1), at.wrapping_add(1)];
-        let found =
-            beside.into_iter().find(|at| name != UNLABELLED && labels.get(usize::from(*at)) == Some(&name));
+        let found = beside.into_iter().find(|at| name != UNLABELLED && labels.get(usize::from(*at)) == name);
         let place = match found {
             Some(at) => Place { run, at },
             None => self.dialects.find(&self.runs, dialect, name)?,
@@ -72,7 +83,10 @@ impl Shard {
         lane: u8,
         fresh: bool,
     ) -> bool {
-        publisher.speech = self.dialects.hear(publisher.speech, &self.runs, name, place);
+        if publisher.speech.dialect().is_none() {
+            publisher.speech = self.dialects.hear(publisher.speech, &self.runs, name, place);
+            publisher.early = true;
+        }
         let Some(dialect) = publisher.speech.dialect() else { return false };
         let known = publisher.names.known(name);
         if known == Known::Kept || publisher.names.is_odd(place, lane) {
@@ -95,14 +109,14 @@ impl Shard {
     }
 
     /// How many of the blocks from `first` on the lane can hold by its dialect's names, which these become where there
-    /// are none. `fresh` says that the dialect does not know the names.
+    /// are none. The dialect knows none of the names from `fresh` on.
     pub(super) fn name_plainly(
         &mut self,
         publisher: &Publisher,
         names: &[u64],
         first: Place,
         lane: u8,
-        fresh: bool,
+        fresh: usize,
     ) -> usize {
         let Some(dialect) = publisher.speech.dialect() else { return 0 };
         let place = |at: usize| Place { at: first.at + at as u16, ..first };
@@ -115,17 +129,18 @@ impl Shard {
         };
         let (mut at, runs) = (0, &mut self.runs);
         while at < names.len() {
-            let labels = runs.get(first.run).columns.of(dialect);
-            let labels = labels.get(usize::from(first.at)..).unwrap_or_default();
-            while at < names.len() && labels.get(at) == Some(&names[at]) && plain(at) {
-                at += 1;
-            }
-            let nameless = |at: usize| labels.get(at).is_none_or(|label| *label == UNLABELLED);
+            let labels = runs.get(first.run).labels(dialect);
+            let same = labels.equal(&names[at..], usize::from(first.at) + at);
+            at += if own { (at..at + same).take_while(|at| plain(*at)).count() } else { same };
+            let nameless = |at: usize| labels.get(usize::from(first.at) + at) == UNLABELLED;
             let from = at;
+            if from < fresh {
+                self.dialects.warm(dialect, &names[from..fresh.min(names.len())]);
+            }
             while at < names.len()
                 && nameless(at)
                 && plain(at)
-                && (fresh || !self.dialects.knows(runs, dialect, names[at]))
+                && (at >= fresh || !self.dialects.knows(runs, dialect, names[at]))
             {
                 at += 1;
             }
@@ -219,10 +234,10 @@ impl Shard {
         let cover = owner.and_then(|owner| run.cover_of(publisher.instance, owner).ok());
         let Some(cover) = cover.map(|at| &run.covers[at]) else { return 0 };
         let held = Stretch { start: cover.since(place.at), end: cover.extent(place.at) };
-        let labels = run.columns.of(dialect);
+        let labels = run.labels(dialect);
         let is = |name: &u64, at: u16| {
             let name = name ^ salt;
-            name == labels[usize::from(at)]
+            name == labels.get(usize::from(at))
                 && publisher.names.is_plain(name, Place { run: place.run, at }, lane)
         };
         if held.end <= place.at || !is(first, place.at) {
@@ -242,11 +257,22 @@ impl Shard {
         usize::from(span.end - span.start)
     }
 
-    /// Looks names up that are about to be used: together their cache misses overlap, one by one they add up.
-    pub(super) fn warm(&self, publisher: &Publisher, names: &[u64]) {
-        publisher.names.warm(names);
-        if let Some(dialect) = publisher.speech.dialect() {
-            self.dialects.warm(dialect, names);
+    /// Gives the names that a publisher kept before it spoke its dialect over to that, where they are plain names.
+    pub(super) fn give_early(&mut self, publisher: &mut Publisher) {
+        let Some(dialect) = publisher.speech.dialect() else { return };
+        publisher.early = false;
+        for (name, place) in publisher.names.sole() {
+            if name == UNLABELLED || place.run >= NAMED_RUNS {
+                continue;
+            }
+            match self.runs.label(place, dialect) {
+                label if label == name => {}
+                UNLABELLED if !self.dialects.knows(&self.runs, dialect, name) => {
+                    self.dialects.name(&mut self.runs, dialect, &[name], place);
+                }
+                _ => continue,
+            }
+            publisher.names.give_over(name, place);
         }
     }
 

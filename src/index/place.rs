@@ -10,7 +10,6 @@
 use super::apply::{Reading, Work};
 use super::chain::{ByHash, Chain, Holding, Naming, Placeholder, Row};
 use super::cover::Stretch;
-use super::hash;
 use super::name::Stored;
 use super::names::Places;
 use super::publisher::{Class, Publisher};
@@ -27,37 +26,30 @@ impl Shard {
         announced: &mut Vec<u64>,
         budget: usize,
     ) -> (Option<Work>, usize) {
-        let all = chain.names.of(reading.batch);
-        let until = all.len().min(chain.at + budget);
+        let until = chain.names.of(reading.batch).len().min(chain.at + budget);
         let done = until - chain.at;
-        let mut seqs = std::mem::take(&mut self.apply.seqs);
-        seqs.clear();
-        let mut seq = chain.seq;
-        for at in chain.at..until {
-            let next = hash::next(seq, chain.locals.local(reading.batch, at, self.seed), self.seed);
-            seqs.push(next);
-            seq = Some(next);
-        }
+        chain.hash(reading.batch, until, self.seed);
+        let all = chain.names.of(reading.batch);
         let row = Row {
             context: chain.context,
             lane: chain.lane,
             names: &all[chain.at..until],
-            seqs: &seqs,
+            seqs: &chain.seqs[..done],
             called: &all[chain.at..until],
             more: all.len() - until,
-            root: chain.seq.is_none(),
+            root: chain.root && chain.at == 0,
             fresh: chain.fresh,
         };
         let placed = self.place_row(publisher, &row, &mut chain.previous, announced);
-        self.apply.seqs = seqs;
         if let Err(reason) = placed {
             publisher.stats.skipped[reason as usize].add(1);
         } else if until < all.len() {
             chain.at = until;
-            chain.seq = seq;
-            chain.fresh = false;
+            chain.seqs.drain(..done);
+            chain.fresh = usize::MAX;
             return (Some(Work::Chain(chain)), done);
         }
+        self.apply.seqs = std::mem::take(&mut chain.seqs);
         for name in &chain.removed {
             let place = self.next_place(publisher, *name);
             self.remove_name(publisher, *name, place, chain.lane, None);
@@ -103,7 +95,7 @@ impl Shard {
             called: seqs,
             more: all.len() - until,
             root: false,
-            fresh: false,
+            fresh: usize::MAX,
         };
         let placed = self.place_row(publisher, &row, &mut work.previous, announced);
         let more = until < all.len();
@@ -128,8 +120,9 @@ impl Shard {
         while at < row.seqs.len() && outcome.is_ok() {
             let (first, blocks) =
                 self.find_or_make(row.context, &row.seqs[at..], *previous, row.root && at == 0, row.more);
+            let fresh = row.fresh.saturating_sub(at);
             let credited =
-                self.credit_all(publisher, &mut holding, &row.names[at..at + blocks], first, row.fresh);
+                self.credit_all(publisher, &mut holding, &row.names[at..at + blocks], first, fresh);
             let (credited, failed) = credited;
             outcome = failed.map_or(Ok(()), Err);
             self.announce(publisher, &row.called[at..at + credited], first, announced);
@@ -137,6 +130,9 @@ impl Shard {
             at += blocks;
         }
         self.settle_holding(publisher, &holding);
+        if let (Some(name), Some(place)) = (row.names.last(), *previous) {
+            publisher.stored = (*name, place);
+        }
         self.wake_all();
         outcome
     }
@@ -300,21 +296,25 @@ impl Shard {
         holding: &mut Holding,
         names: &[u64],
         first: Place,
-        fresh: bool,
+        fresh: usize,
     ) -> (usize, Option<Skip>) {
         let mut at = 0;
         while at < names.len() {
             let place = Place { at: first.at + at as u16, ..first };
             let plain = match publisher.lanes[usize::from(holding.lane)].base {
-                None => self.name_plainly(publisher, &names[at..], place, holding.lane, fresh),
+                None => {
+                    let fresh = fresh.saturating_sub(at);
+                    self.name_plainly(publisher, &names[at..], place, holding.lane, fresh)
+                }
                 Some(_) => 0,
             };
             if plain > 0 {
                 self.credit_plainly(publisher, holding, &names[at..at + plain], place);
-            } else if let Err(reason) =
-                self.credit(publisher, holding, names[at], place, Naming { counts: true, fresh })
-            {
-                return (at, Some(reason));
+            } else {
+                let naming = Naming { counts: true, fresh: at >= fresh };
+                if let Err(reason) = self.credit(publisher, holding, names[at], place, naming) {
+                    return (at, Some(reason));
+                }
             }
             at += plain.max(1);
         }

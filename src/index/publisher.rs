@@ -179,6 +179,10 @@ pub struct Publisher {
     pub recent: Recent,
     /// Where the last name that it removed stood: the next one is often a neighbour.
     pub(super) removed: Place,
+    /// The last name that it stored, and where: the next block often stands behind it.
+    pub(super) stored: (u64, Place),
+    /// Whether names from before it spoke its dialect may be given over.
+    pub(super) early: bool,
     /// Stores that wait for their parent.
     pub orphans: Orphans,
     /// Objects that make up blocks.
@@ -218,6 +222,8 @@ impl Publisher {
             names: Names::new(salt),
             recent: Recent::default(),
             removed: Place { run: 0, at: 0 },
+            stored: (0, Place { run: 0, at: 0 }),
+            early: false,
             orphans: Orphans::default(),
             parts: Parts { needed, present: HashMap::new() },
             backends: Vec::new(),

@@ -8,7 +8,7 @@
 //! - a run pins the block that it goes on behind: where everybody says what precedes a block, one that has no
 //!   place has none behind it either, and a circle is always recognised.
 
-use super::column::{Column, Columns};
+use super::column::{Columns, Labels};
 use super::cover::{Cover, Holder, Stretch};
 use super::dialect::UNLABELLED;
 use super::pins::Pins;
@@ -76,6 +76,11 @@ impl Run {
         self.cover_of(instance, owner).is_ok_and(|index| self.covers[index].holds(at))
     }
 
+    /// What a dialect calls the blocks.
+    pub fn labels(&self, dialect: u32) -> Labels<'_> {
+        self.columns.of(dialect, &self.hashes)
+    }
+
     /// How many of these hashes stand in a row from a position on.
     pub fn equal(&self, hashes: &[u64], from: usize) -> usize {
         let known = self.hashes.get(from..).unwrap_or_default();
@@ -124,7 +129,7 @@ pub struct Cut {
     /// The rolling hashes that went.
     pub hashes: Vec<u64>,
     /// What the dialects called them.
-    pub columns: Vec<Column>,
+    pub columns: Columns,
 }
 
 impl Runs {
@@ -167,21 +172,21 @@ impl Runs {
 
     /// What a dialect calls a place.
     pub fn label(&self, place: Place, dialect: u32) -> u64 {
-        self.try_get(place.run).map_or(UNLABELLED, |run| run.columns.label(dialect, place.at))
+        self.try_get(place.run).map_or(UNLABELLED, |run| run.labels(dialect).get(usize::from(place.at)))
     }
 
     /// Lets a dialect name the blocks from a place on.
     pub fn set_labels(&mut self, place: Place, dialect: u32, names: &[u64]) {
         let run = self.get_mut(place.run);
-        let grown = run.columns.set(dialect, place.at, names, run.hashes.capacity());
+        let grown = run.columns.set(dialect, place.at, names, &run.hashes, run.hashes.capacity());
         self.heap += grown;
     }
 
     /// Cuts the last `most` labels of a dialect's column; returns the first position cut, and the labels.
     pub fn cut_column(&mut self, run: u32, dialect: u32, most: usize) -> (u16, Vec<u64>) {
-        let columns = &mut self.get_mut(run).columns;
+        let Run { columns, hashes, .. } = self.get_mut(run);
         let before = columns.heap();
-        let cut = columns.cut_one(dialect, most);
+        let cut = columns.cut_one(dialect, hashes, most);
         let after = columns.heap();
         self.heap = self.heap + after - before;
         cut

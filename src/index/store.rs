@@ -12,13 +12,15 @@ use super::run::Place;
 use super::shard::{Shard, base_key};
 use super::table::mix;
 use crate::event::extra::{self, Context as ExtraContext};
-use crate::event::{Envelope, Skip, Slice, Span, Store, medium};
+use crate::event::{Batch, Envelope, Skip, Slice, Span, Store, medium};
 use hashbrown::HashTable;
 
 /// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
 const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
 /// Runs passed to find out whether a block stands above itself.
 const ANCESTOR_STEPS: usize = 4096;
+/// Blocks whose hashes are computed before their names are searched.
+const HASHED_AHEAD: usize = 64;
 /// Events of so few hashes are searched for repeats without a table.
 const FEW: usize = 24;
 
@@ -102,7 +104,8 @@ impl Shard {
         let locals = Locals::Tokens { tokens, block_size, digests };
         let Some(parent) = parent else {
             let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
-            return Ok(Some(Work::Chain(Chain::new(source, locals, lane, context, None, None))));
+            let chain = Chain::new(source, locals, lane, context, None, None);
+            return Ok(Some(Work::Chain(self.hashed(chain, batch))));
         };
         let Some(place) = self.parent_place(publisher, reading, store, parent, salt) else {
             let orphan = Orphan {
@@ -116,12 +119,30 @@ impl Shard {
             publisher.stats.orphans_dropped.add(dropped as u64);
             return Ok(None);
         };
-        let fresh = self.check_descent(publisher, names, place)?;
+        let below = self.below(publisher, names, place);
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
-        let mut chain = Chain::new(source, locals, lane, context, Some(place), Some(seq));
-        chain.fresh = fresh;
+        let mut chain = self.hashed(Chain::new(source, locals, lane, context, Some(place), Some(seq)), batch);
+        chain.fresh = self.check_descent(publisher, chain.names.of(batch), place, below)?;
         Ok(Some(Work::Chain(chain)))
+    }
+
+    /// A chain whose first hashes are computed, while what was asked for before is on its way from memory.
+    fn hashed(&mut self, mut chain: Chain, batch: &Batch) -> Chain {
+        chain.seqs = std::mem::take(&mut self.apply.seqs);
+        chain.seqs.clear();
+        let blocks = chain.names.of(batch).len();
+        chain.hash(batch, blocks.min(HASHED_AHEAD), self.seed);
+        chain
+    }
+
+    /// How many of these names stand right behind their parent, as those of a known prefix do; the others are asked
+    /// for, to be searched.
+    fn below(&self, publisher: &Publisher, names: &[u64], parent: Place) -> usize {
+        let Some(dialect) = publisher.speech.dialect() else { return 0 };
+        let below = self.runs.get(parent.run).labels(dialect).equal(names, usize::from(parent.at) + 1);
+        self.dialects.warm(dialect, &names[below..]);
+        below
     }
 
     pub(super) fn begin_without_tokens(
@@ -157,7 +178,7 @@ impl Shard {
         parent: u64,
         salt: Option<&str>,
     ) -> Option<Place> {
-        let latest = self.place_of(publisher, parent)?;
+        let latest = self.last_stored(publisher, parent).or_else(|| self.place_of(publisher, parent))?;
         if !publisher.names.is_ambiguous(parent) {
             return Some(latest);
         }
@@ -175,31 +196,25 @@ impl Shard {
         Some(chosen)
     }
 
-    /// A block that stands on the way from the root to its own parent cannot be stored there. Returns whether the
-    /// publisher's dialect knows none of the names.
+    /// A block that stands on the way from the root to its own parent cannot be stored there; so many of the names
+    /// stand `below` it. Returns from which name on the publisher's dialect knows none.
     pub(super) fn check_descent(
         &self,
         publisher: &Publisher,
         names: &[u64],
         parent: Place,
-    ) -> Result<bool, Skip> {
-        let dialect = publisher.speech.dialect();
-        let labels = dialect.map_or(&[][..], |dialect| self.runs.get(parent.run).columns.of(dialect));
-        let behind = labels.get(usize::from(parent.at) + 1..).unwrap_or_default();
-        let mut fresh = dialect.is_some();
-        for (at, name) in names.iter().enumerate() {
-            // the way of a prefix that is known: the name stands right behind its parent
-            let below = behind.get(at) == Some(name);
+        below: usize,
+    ) -> Result<usize, Skip> {
+        let mut fresh = publisher.speech.dialect().map_or(usize::MAX, |_| below);
+        let plain = if publisher.names.is_empty() { below } else { 0 };
+        for (at, name) in names.iter().enumerate().skip(plain) {
             let place = match publisher.names.place(*name) {
-                None if below => {
-                    fresh = false;
-                    continue;
-                }
+                None if at < below => continue,
                 None => self.dialect_place(publisher, *name),
                 own => own,
             };
             let Some(place) = place else { continue };
-            fresh = false;
+            fresh = usize::MAX;
             let above = self.runs.is_ancestor(place, parent, ANCESTOR_STEPS) == Some(true);
             if above && (publisher.names.known(*name) != Known::Not || self.knows_plainly(publisher, place)) {
                 return Err(Skip::Cycle);
@@ -211,7 +226,8 @@ impl Shard {
     pub(super) fn adopt(&mut self, publisher: &mut Publisher, orphan: Orphan) -> Option<Work> {
         let blocks = orphan.names.len() as u64;
         let place = self.place_of(publisher, orphan.parent)?;
-        let fresh = match self.check_descent(publisher, &orphan.names, place) {
+        let below = self.below(publisher, &orphan.names, place);
+        let fresh = match self.check_descent(publisher, &orphan.names, place, below) {
             Ok(fresh) => fresh,
             Err(reason) => {
                 publisher.stats.skipped[reason as usize].add(1);

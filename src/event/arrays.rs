@@ -89,25 +89,42 @@ fn each_token(cursor: &mut Cursor<'_>, slots: &mut [u32]) -> Result<(), Fault> {
 }
 
 /// Fills `slots` from unsigned integers of up to 32 bits; returns how many, and from how many bytes.
-///
-/// Vocabularies mix 16- and 32-bit spellings at random, so the width is computed, not branched on.
 #[inline]
 fn run_of_tokens(rest: &[u8], slots: &mut [u32]) -> (usize, usize) {
+    let (mut done, mut at) = (0, 0);
+    while done < slots.len() {
+        let (wide, bytes) = run_of_wide_tokens(&rest[at..], &mut slots[done..]);
+        done += wide;
+        at += bytes;
+        let Some(slot) = slots.get_mut(done) else { break };
+        match rest[at..] {
+            [0xcc, value, ..] => (*slot, at) = (u32::from(value), at + 2),
+            [value @ 0..=0x7f, ..] => (*slot, at) = (u32::from(value), at + 1),
+            // a wide one is left to the caller at the end of the payload
+            _ => break,
+        }
+        done += 1;
+    }
+    (done, at)
+}
+
+/// The same from integers of 16 and 32 bits alone, which nearly all tokens are.
+///
+/// Vocabularies mix both at random, so widths are computed, not branched on; and since each step waits for the one
+/// before it, the next marker comes from the bytes at hand.
+#[inline]
+fn run_of_wide_tokens(rest: &[u8], slots: &mut [u32]) -> (usize, usize) {
+    const NARROW: u8 = 0xcd;
+    let Some(mut marker) = rest.first().copied() else { return (0, 0) };
     let mut at = 0;
     for (done, slot) in slots.iter_mut().enumerate() {
-        let Some(window) = rest.get(at..).and_then(|left| left.first_chunk::<8>()) else { return (done, at) };
-        let word = u64::from_be_bytes(*window);
-        let marker = (word >> 56) as u8;
-        let log_width = u32::from(marker.wrapping_sub(0xcc));
-        if log_width <= 2 {
-            *slot = ((word << 8) >> (64 - (8 << log_width))) as u32;
-            at += 1 + (1 << log_width);
-        } else if marker < 0x80 {
-            *slot = u32::from(marker);
-            at += 1;
-        } else {
-            return (done, at);
-        }
+        let wide = u32::from(marker.wrapping_sub(NARROW));
+        let window = rest.get(at..).and_then(|left| left.first_chunk::<8>());
+        let Some(window) = window.filter(|_| wide <= 1) else { return (done, at) };
+        let word = u64::from_le_bytes(*window);
+        *slot = ((word.swap_bytes() << 8) >> (48 - 16 * wide)) as u32;
+        marker = (word >> (24 + 16 * wide)) as u8;
+        at += 3 + 2 * wide as usize;
     }
     (slots.len(), at)
 }
@@ -135,4 +152,46 @@ fn each_hash(cursor: &mut Cursor<'_>, slots: &mut [u64]) -> Result<(), Fault> {
         };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One integer in so many bytes behind its marker, 0 for none, as far as it fits.
+    fn spell(token: u32, width: u8, to: &mut Vec<u8>) {
+        match width {
+            0 if token < 0x80 => to.push(token as u8),
+            1 if token < 0x100 => to.extend([0xcc, token as u8]),
+            2 if token < 0x1_0000 => to.extend([&[0xcd][..], &(token as u16).to_be_bytes()].concat()),
+            3 => to.extend([&[0xcf][..], &u64::from(token).to_be_bytes()].concat()),
+            4 if token < 0x80 => to.extend([0xd0, token as u8]),
+            _ => to.extend([&[0xce][..], &token.to_be_bytes()].concat()),
+        }
+    }
+
+    proptest! {
+        /// Tokens in any spelling, cut short or with a foreign byte: what is read is what single heads say.
+        #[test]
+        fn many_tokens_are_read_as_one_by_one(
+            tokens in prop::collection::vec((0_u32..32, any::<u32>(), 0_u8..8), 0..80),
+            cut in prop::option::of(0_usize..400),
+            foreign in prop::option::of((0_usize..400, any::<u8>())),
+        ) {
+            let mut bytes = Vec::new();
+            for (bits, token, width) in &tokens {
+                spell(token >> bits, *width, &mut bytes);
+            }
+            if let Some((at, byte)) = foreign && at < bytes.len() {
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.unwrap_or(usize::MAX));
+            let mut naive = Cursor::new(&bytes, 0);
+            let one_by_one: Result<Vec<u32>, Fault> = tokens.iter().map(|_| naive.u32()).collect();
+            let (mut cursor, mut slots) = (Cursor::new(&bytes, 0), vec![0; tokens.len()]);
+            let read = each_token(&mut cursor, &mut slots);
+            prop_assert_eq!(read.map(|()| (slots, cursor.at())), one_by_one.map(|tokens| (tokens, naive.at())));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Contexts: the namespaces in which block hashes may match, and where each block of one stands.
 
-use super::run::{Cut, Place, Run};
+use super::run::{Cut, Doomed, Place, Run};
 use super::table::{Keyed, Table};
 use std::sync::Arc;
 
@@ -166,16 +166,15 @@ impl Context {
         }
     }
 
-    /// These blocks lost their place.
-    pub fn cut(&mut self, cut: &Cut) {
-        if cut.gone
-            && let Some(head) = cut.hashes.first()
-        {
-            self.heads.remove(*head, |stand| stand.run == cut.run);
+    /// These blocks lose their place.
+    pub fn cut(&mut self, cut: &Cut<'_>) {
+        let Doomed { run, gone, .. } = cut.doomed;
+        if gone && let Some(head) = cut.hashes().first() {
+            self.heads.remove(*head, |stand| stand.run == run);
         }
         if self.by_hash != ByHash::Off {
-            for hash in &cut.hashes {
-                self.places.remove(*hash, |stand| stand.run == cut.run);
+            for hash in cut.hashes() {
+                self.places.remove(*hash, |stand| stand.run == run);
             }
         }
         if self.heads.is_empty() && self.by_hash != ByHash::Off {

@@ -137,7 +137,9 @@ impl Dialects {
     /// Touches what a search for these names begins with.
     pub(super) fn warm(&self, dialect: u32, names: &[u64]) {
         let dictionary = &self.get(dialect).dictionary;
-        names.iter().for_each(|name| dictionary.warm(*name));
+        for name in names {
+            dictionary.warm(*name);
+        }
     }
 
     /// Names the blocks from a place on, which have no names, nor have the names places.
@@ -154,14 +156,16 @@ impl Dialects {
         self.find(runs, dialect, name).is_some()
     }
 
-    /// Forgets the names of blocks that were cut.
-    pub(super) fn cut(&mut self, cut: &Cut) {
-        for (dialect, labels) in cut.columns.all(&cut.hashes) {
+    /// Forgets the names of blocks that are to be cut.
+    pub(super) fn cut(&mut self, cut: &Cut<'_>) {
+        let (run, from) = (cut.doomed.run, cut.doomed.from);
+        for (dialect, labels) in cut.columns() {
             let dictionary = &mut self.get_mut(dialect).dictionary;
-            labels.all().for_each(|label| dictionary.warm(label));
-            for (label, at) in labels.all().zip(cut.from..) {
+            let gone = || labels.from(usize::from(from));
+            gone().for_each(|label| dictionary.warm(label));
+            for (label, at) in gone().zip(from..) {
                 if label != UNLABELLED {
-                    dictionary.remove(label, Place { run: cut.run, at });
+                    dictionary.remove(label, Place { run, at });
                 }
             }
         }

@@ -42,11 +42,14 @@ impl Shard {
 fn trim(runs: &mut Runs, contexts: &mut Contexts, dialects: &mut Dialects, run: u32) {
     let mut next = run;
     for _ in 0..FREED_AT_ONCE {
-        let Some(cut) = runs.trim(next) else { return };
-        contexts.get_mut(cut.context).cut(&cut);
+        let Some(doomed) = runs.doomed(next) else { return };
+        let cut = runs.before_cut(doomed);
+        let context = cut.run.context;
+        contexts.get_mut(context).cut(&cut);
         dialects.cut(&cut);
-        contexts.drop_if_idle(cut.context);
-        let Some(parent) = cut.parent.or_else(|| runs.postponed()) else { return };
+        let parent = runs.cut(doomed);
+        contexts.drop_if_idle(context);
+        let Some(parent) = parent.or_else(|| runs.postponed()) else { return };
         runs.unpin(parent);
         next = parent.run;
     }

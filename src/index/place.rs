@@ -266,9 +266,11 @@ impl Shard {
             && let Some(previous) = previous
         {
             // what a former life of this prefix left behind its last needed block may go
-            if let Some(cut) = self.runs.cut_behind(previous) {
+            if let Some(doomed) = self.runs.doomed_behind(previous) {
+                let cut = self.runs.before_cut(doomed);
                 known.cut(&cut);
                 self.dialects.cut(&cut);
+                self.runs.cut(doomed);
                 append = Some(previous);
             }
         }

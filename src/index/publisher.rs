@@ -189,8 +189,8 @@ pub struct Publisher {
     pub parts: Parts,
     /// Backends by number.
     backends: Vec<String>,
-    /// Group → whether it carries prefixes, as stores said.
-    groups: HashMap<u32, bool>,
+    /// Groups, nearly always one, and whether each carries prefixes, as stores said.
+    groups: Vec<(u32, bool)>,
     /// Last `event_id` seen.
     pub last_event_id: Option<u64>,
     /// What became of its events.
@@ -227,7 +227,7 @@ impl Publisher {
             orphans: Orphans::default(),
             parts: Parts { needed, present: HashMap::new() },
             backends: Vec::new(),
-            groups: HashMap::new(),
+            groups: Vec::new(),
             last_event_id: None,
             stats,
         }
@@ -309,15 +309,19 @@ impl Publisher {
     /// Whether a group carries prefixes: `kind` as the event says it, remembered for removals, which say none.
     pub fn carries_prefix(&mut self, group: Option<u32>, kind: Option<&str>) -> bool {
         let number = group.unwrap_or(0);
-        match kind {
-            Some(kind) => {
+        let known = self.groups.iter_mut().find(|(group, _)| *group == number);
+        match (kind, known) {
+            (Some(kind), known) => {
                 let dense = matches!(kind, "full_attention" | "mla_attention" | "sink_full_attention");
-                if self.groups.len() < GROUPS || self.groups.contains_key(&number) {
-                    self.groups.insert(number, dense);
+                match known {
+                    Some((_, carries)) => *carries = dense,
+                    None if self.groups.len() < GROUPS => self.groups.push((number, dense)),
+                    None => {}
                 }
                 dense
             }
-            None => self.groups.get(&number).copied().unwrap_or(number == 0),
+            (None, Some((_, carries))) => *carries,
+            (None, None) => number == 0,
         }
     }
 }

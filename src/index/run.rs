@@ -19,6 +19,8 @@ pub const RUN_BLOCKS: usize = u16::MAX as usize;
 const SLACK: u16 = 16;
 /// Blocks announced for which a run makes room before they come.
 const AHEAD: usize = 64;
+/// No number of a run, nor of blocks.
+const UNKNOWN: u32 = u32::MAX;
 /// Runs passed on the way to the root before one is linked to a parent that it was made without.
 const LINK_STEPS: usize = 256;
 
@@ -44,15 +46,32 @@ pub struct Run {
     pub covers: Vec<Cover>,
     /// Positions that stay although nobody may hold them.
     pins: Pins,
-    /// The block before the first, when known; pinned.
-    parent: Option<Place>,
-    /// Blocks before the first, when known.
-    depth: Option<u32>,
+    /// Run and position of the block before the first, pinned; [`UNKNOWN`] when nobody said.
+    behind: u32,
+    behind_at: u16,
     /// Positions that may have died since the tail was last looked at.
     slack: u16,
+    /// Blocks before the first, or [`UNKNOWN`].
+    depth: u32,
 }
 
+// two cache lines
+const _: () = assert!(size_of::<Run>() == 128);
+
 impl Run {
+    fn parent(&self) -> Option<Place> {
+        (self.behind != UNKNOWN).then_some(Place { run: self.behind, at: self.behind_at })
+    }
+
+    fn set_parent(&mut self, parent: Place) {
+        self.behind = parent.run;
+        self.behind_at = parent.at;
+    }
+
+    fn depth(&self) -> Option<u32> {
+        (self.depth != UNKNOWN).then_some(self.depth)
+    }
+
     /// Heap bytes, but for what stands in the columns and behind the covers.
     fn heap(&self) -> usize {
         size_of::<Self>()
@@ -113,23 +132,36 @@ pub struct Runs {
     heap: usize,
 }
 
-/// Blocks that no longer have a place.
-#[derive(Debug)]
-pub struct Cut {
-    /// Their run.
+/// A tail that nobody needs: before [`Runs::cut`] whoever knows its blocks has to forget them.
+#[derive(Clone, Copy, Debug)]
+pub struct Doomed {
+    /// Its run.
     pub run: u32,
-    /// Its context.
-    pub context: u32,
-    /// Whether the run itself is gone; then the first hash was its head.
-    pub gone: bool,
-    /// What a run that is gone went on behind; to be unpinned.
-    pub parent: Option<Place>,
-    /// The first position that went.
+    /// The first position that goes.
     pub from: u16,
-    /// The rolling hashes that went.
-    pub hashes: Vec<u64>,
-    /// What the dialects called them.
-    pub columns: Columns,
+    /// Whether the run itself goes; then its first hash is its head.
+    pub gone: bool,
+}
+
+/// The blocks of such a tail.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// Which they are.
+    pub doomed: Doomed,
+    /// What their run is until they are cut.
+    pub run: &'a Run,
+}
+
+impl<'a> Cut<'a> {
+    /// Their rolling hashes.
+    pub fn hashes(&self) -> &'a [u64] {
+        &self.run.hashes[usize::from(self.doomed.from)..]
+    }
+
+    /// What the dialects call the blocks of the run.
+    pub fn columns(&self) -> impl Iterator<Item = (u32, Labels<'a>)> {
+        self.run.columns.all(&self.run.hashes)
+    }
 }
 
 impl Runs {
@@ -208,15 +240,17 @@ impl Runs {
         }
         let mut hashes = Vec::with_capacity(blocks.len() + more.min(AHEAD));
         hashes.extend_from_slice(blocks);
+        let Place { run: behind, at: behind_at } = parent.unwrap_or(Place { run: UNKNOWN, at: 0 });
         let run = Box::new(Run {
             context,
             hashes,
             columns: Columns::default(),
             covers: Vec::new(),
             pins: Pins::default(),
-            parent,
-            depth,
+            behind,
+            behind_at,
             slack: 0,
+            depth: depth.unwrap_or(UNKNOWN),
         });
         self.heap += run.heap();
         self.live += 1;
@@ -233,7 +267,7 @@ impl Runs {
     pub fn link(&mut self, number: u32, parent: Place) {
         let run = self.get(number);
         let first = Place { run: number, at: 0 };
-        let known = run.parent.is_some() || run.depth == Some(0);
+        let known = run.parent().is_some() || run.depth == 0;
         // publishers that do not say what precedes a block may also lie about it
         if known || self.is_ancestor(first, parent, LINK_STEPS) != Some(false) {
             return;
@@ -241,8 +275,8 @@ impl Runs {
         self.pin(parent);
         let depth = self.depth(parent).map(|depth| depth + 1);
         let run = self.get_mut(number);
-        run.parent = Some(parent);
-        run.depth = depth.or(run.depth);
+        run.set_parent(parent);
+        run.depth = depth.unwrap_or(run.depth);
     }
 
     /// Appends blocks behind the last one, `more` being likely to follow; returns how many there was room for.
@@ -355,7 +389,7 @@ impl Runs {
 
     /// Zero-based depth of a block, when known.
     pub fn depth(&self, place: Place) -> Option<u32> {
-        self.get(place.run).depth.map(|depth| depth + u32::from(place.at))
+        self.get(place.run).depth().map(|depth| depth + u32::from(place.at))
     }
 
     /// Whether `block` stands on the way from the root to `from` (or is `from`), as far as parents are known; `None`
@@ -366,7 +400,7 @@ impl Runs {
             if at.run == block.run {
                 return Some(block.at <= at.at);
             }
-            match self.get(at.run).parent {
+            match self.get(at.run).parent() {
                 Some(parent) => at = parent,
                 None => return Some(false),
             }
@@ -383,50 +417,52 @@ impl Runs {
         result
     }
 
-    /// Cuts what nobody needs behind `place`, so that a block can be appended there; `None` when somebody does.
-    /// The block at `place` itself counts as needed.
-    pub fn cut_behind(&mut self, place: Place) -> Option<Cut> {
-        if self.get(place.run).needed() > usize::from(place.at) + 1 {
-            return None;
-        }
-        Some(self.cut(place.run, usize::from(place.at) + 1))
+    /// What nobody needs behind `place`, so that a block can be appended there once it is cut; `None` when somebody
+    /// does. The block at `place` itself counts as needed.
+    pub fn doomed_behind(&self, place: Place) -> Option<Doomed> {
+        let unneeded = self.get(place.run).needed() <= usize::from(place.at) + 1;
+        unneeded.then_some(Doomed { run: place.run, from: place.at + 1, gone: false })
     }
 
-    /// After a position may have died: cuts the tail that nobody needs, when it is long enough.
-    pub fn trim(&mut self, number: u32) -> Option<Cut> {
+    /// After a position may have died: the tail that nobody needs, when it is long enough.
+    pub fn doomed(&mut self, number: u32) -> Option<Doomed> {
         let run = self.get_mut(number);
         let gone = run.covers.is_empty() && run.pins.is_empty();
         run.slack = run.slack.saturating_add(1);
-        if !gone && (run.slack < SLACK || usize::from(run.slack) * 4 < run.hashes.len()) {
+        if gone {
+            return Some(Doomed { run: number, from: 0, gone });
+        }
+        if run.slack < SLACK || usize::from(run.slack) * 4 < run.hashes.len() {
             return None;
         }
         run.slack = 0;
-        let context = run.context;
-        if gone {
-            let mut run = self.free(number);
-            let (hashes, columns) = (std::mem::take(&mut run.hashes), run.columns.take());
-            let parent = run.parent;
-            return Some(Cut { run: number, context, gone: true, parent, from: 0, hashes, columns });
-        }
         let needed = run.needed();
-        (needed < run.hashes.len()).then(|| self.cut(number, needed))
+        (needed < run.hashes.len()).then_some(Doomed { run: number, from: needed as u16, gone })
     }
 
-    fn cut(&mut self, number: u32, needed: usize) -> Cut {
-        let (cut, before, after) = self.change(number, |run| {
-            let hashes = run.hashes.split_off(needed);
+    /// The blocks of a tail that is to be cut.
+    pub fn before_cut(&self, doomed: Doomed) -> Cut<'_> {
+        Cut { doomed, run: self.get(doomed.run) }
+    }
+
+    /// Cuts a tail. Returns what a run that is gone went on behind; to be unpinned.
+    pub fn cut(&mut self, doomed: Doomed) -> Option<Place> {
+        if doomed.gone {
+            return self.free(doomed.run);
+        }
+        let (before, after) = self.change(doomed.run, |run| {
+            let needed = usize::from(doomed.from);
+            run.hashes.truncate(needed);
             run.hashes.shrink_to(needed + needed / 8);
             let before = run.columns.heap();
-            let columns = run.columns.cut(needed);
-            let (context, from) = (run.context, needed as u16);
-            let cut = Cut { run: number, context, gone: false, parent: None, from, hashes, columns };
-            (cut, before, run.columns.heap())
+            run.columns.cut(needed);
+            (before, run.columns.heap())
         });
         self.heap = self.heap + after - before;
-        cut
+        None
     }
 
-    fn free(&mut self, number: u32) -> Run {
+    fn free(&mut self, number: u32) -> Option<Place> {
         let run = self.slots[number as usize].take().expect("freed once");
         self.heap -= run.heap() + run.columns.heap();
         self.live -= 1;
@@ -435,6 +471,6 @@ impl Runs {
             self.slots = Vec::new();
             self.free = Vec::new();
         }
-        *run
+        run.parent()
     }
 }

@@ -39,6 +39,8 @@ enum Hashing {
     Lookahead,
     /// The contract's own hashes; sends no tokens.
     Standard,
+    /// The contract's own hashes, with tokens: the salt is ignored, too.
+    Rolling,
     /// Chained with a seed that every restart draws anew.
     Seeded(u64),
     /// The names of `Chained(1)`, for other blocks.
@@ -132,6 +134,8 @@ impl World {
             ("i3", 1, false, Hashing::Chained(1)),
             ("i4", 0, false, Hashing::Seeded(seed | 1)),
             ("i2", 5, false, Hashing::Impostor),
+            ("i4", 1, false, Hashing::Rolling),
+            ("i0", 2, false, Hashing::Rolling),
         ];
         for (instance, rank, pool, hashing) in cast {
             world.register(instance, rank, pool, hashing);
@@ -184,7 +188,7 @@ impl World {
                 }
                 names
             }
-            Hashing::Standard => seqs(symbols),
+            Hashing::Standard | Hashing::Rolling => seqs(symbols),
         }
     }
 
@@ -197,7 +201,7 @@ impl World {
     fn medium(&mut self, at: usize) -> &'static str {
         match self.senders[at].hashing {
             // where one name stands at several places, a single lane keeps "the latest" plain
-            Hashing::Content | Hashing::Saltless(_) => "GPU",
+            Hashing::Content | Hashing::Saltless(_) | Hashing::Rolling => "GPU",
             _ => ["GPU", "CPU", "DISK", "GPU", "MARS"][self.dice.roll(5)],
         }
     }
@@ -327,7 +331,10 @@ impl World {
 
     fn placeholder(&mut self) {
         let at = self.dice.roll(self.senders.len());
-        if matches!(self.senders[at].hashing, Hashing::Standard | Hashing::Content | Hashing::Saltless(_)) {
+        let several = |hashing| {
+            matches!(hashing, Hashing::Standard | Hashing::Content | Hashing::Saltless(_) | Hashing::Rolling)
+        };
+        if several(self.senders[at].hashing) {
             return;
         }
         let mut lane = self.lane(at);

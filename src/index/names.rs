@@ -143,7 +143,8 @@ impl Names {
     pub fn sole(&self) -> Vec<(u64, Place)> {
         let mut sole: Vec<(u64, Place)> = (0..self.segments()).flat_map(|at| self.held(at)).collect();
         sole.retain(|(hash, place)| {
-            let alone = |lane| self.odd.find(Odd::key_of(*place, lane), |_| true).is_some_and(|odd| odd.names == 1);
+            let alone =
+                |lane| self.odd.find(Odd::key_of(*place, lane), |_| true).is_some_and(|odd| odd.names == 1);
             self.table.all(*hash).all(|name| name.place() == *place && name.lane().is_some_and(alone))
         });
         // one with copies on several lanes was met once a lane

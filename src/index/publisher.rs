@@ -309,19 +309,14 @@ impl Publisher {
     /// Whether a group carries prefixes: `kind` as the event says it, remembered for removals, which say none.
     pub fn carries_prefix(&mut self, group: Option<u32>, kind: Option<&str>) -> bool {
         let number = group.unwrap_or(0);
-        let known = self.groups.iter_mut().find(|(group, _)| *group == number);
-        match (kind, known) {
-            (Some(kind), known) => {
-                let dense = matches!(kind, "full_attention" | "mla_attention" | "sink_full_attention");
-                match known {
-                    Some((_, carries)) => *carries = dense,
-                    None if self.groups.len() < GROUPS => self.groups.push((number, dense)),
-                    None => {}
-                }
-                dense
-            }
-            (None, Some((_, carries))) => *carries,
-            (None, None) => number == 0,
+        let known = self.groups.iter().position(|(group, _)| *group == number);
+        let Some(kind) = kind else { return known.map_or(number == 0, |at| self.groups[at].1) };
+        let dense = matches!(kind, "full_attention" | "mla_attention" | "sink_full_attention");
+        match known {
+            Some(at) => self.groups[at].1 = dense,
+            None if self.groups.len() < GROUPS => self.groups.push((number, dense)),
+            None => {}
         }
+        dense
     }
 }

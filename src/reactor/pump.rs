@@ -33,6 +33,10 @@ pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
         match beat {
             // Only the end of a turn: who sends to us still sees us asleep, and rings.
             Ok(Beat::Poked) => port.flush(),
+            Ok(Beat::Passed) => {
+                port.flush();
+                pulse.release();
+            }
             Ok(Beat::Rung) => {
                 room.seat.counters.wakeups.add(1);
                 port.awake();

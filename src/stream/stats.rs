@@ -62,8 +62,8 @@ pub struct StreamStats {
     pub bytes: Counter,
     /// Messages that were not topic, sequence number, payload.
     pub malformed: Counter,
-    /// Last sequence number applied.
-    pub last_sequence: Counter,
+    /// One more than the last sequence number applied; 0 before the first.
+    applied: Counter,
     /// Batches that are known of and not applied yet. What waits in libzmq's queue is not known.
     pub behind: Counter,
     /// Jumps of the sequence number.
@@ -110,7 +110,7 @@ impl Default for StreamStats {
             messages: Counter::default(),
             bytes: Counter::default(),
             malformed: Counter::default(),
-            last_sequence: Counter::default(),
+            applied: Counter::default(),
             behind: Counter::default(),
             gaps: Counter::default(),
             missed: Counter::default(),
@@ -159,6 +159,16 @@ impl StreamStats {
     pub fn reason(&self) -> Option<Reason> {
         let number = usize::from(self.reason.load(Relaxed));
         number.checked_sub(1).map(|at| Reason::ALL[at])
+    }
+
+    /// Everything up to this number has been applied, as far as it came.
+    pub fn applied(&self, sequence: u64) {
+        self.applied.set(sequence.saturating_add(1));
+    }
+
+    /// Last sequence number applied: what it brought can be asked for.
+    pub fn last_sequence(&self) -> Option<u64> {
+        self.applied.get().checked_sub(1)
     }
 
     /// Whether a message that simply follows may change the state.

@@ -57,8 +57,8 @@ pub const TURN_BUDGET: u32 = 1 << 16;
 pub const INGEST_SHARE: u32 = 2;
 /// The same while queries come: twice as many halve the rate of a replay and gain a query nothing more.
 pub const INGEST_SHARE_ASKED: u32 = 16;
-/// Turns after a query for which further ones are expected: 10 ms and more.
-pub const TURNS_ASKED: u32 = 1024;
+/// Turns after a query for which further ones are expected: 4 ms and more.
+pub const TURNS_ASKED: u32 = 512;
 /// Turns in a row, at most, after which the kernel is asked and the timers are not: 0.4 ms of ingest, and timers tell
 /// milliseconds apart.
 pub const ROUNDS_UNTIMED: u32 = 8;

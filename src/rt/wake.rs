@@ -195,6 +195,11 @@ impl Pulse {
         Ok(Self { wake, bell, ringing: None })
     }
 
+    /// Asks for a beat after the kernel was asked.
+    pub fn ask(&self) {
+        LOCAL.with(|local| local.ask(&self.wake));
+    }
+
     /// Waits for the next reason to run.
     pub async fn beat(&mut self) -> io::Result<Beat> {
         let bell = &self.bell;

@@ -5,7 +5,7 @@
 //! pump wakes the list, one task of each line a pass, after the kernel was asked.
 //!
 //! A pass is asked for by the reactor's own eventfd, which costs three system calls and lets the timers run too. Where
-//! the runtime has [`rounds`], nearly all passes go by them instead, and cost one.
+//! the runtime has `rounds`, nearly all passes go by them instead, and cost one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -145,7 +145,9 @@ fn busy_polling() {
             let reactors = start(settings, |seat| Rc::new(Echo { seat })).unwrap();
             // the reactor has the first core
             rt::pin::pin(seat).unwrap();
-            QUIET.into_iter().for_each(|quiet| ask_by_message(&reactors, busy_poll_us, quiet));
+            for quiet in QUIET {
+                ask_by_message(&reactors, busy_poll_us, quiet);
+            }
             drop(reactors);
             cpus.spread().unwrap();
         }

@@ -42,6 +42,11 @@ const REQUESTS: usize = 20_000;
 /// Clients that ask together, and how often.
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 3_000;
+/// Busy-polling that is tried, microseconds, and how long nothing happens after each question, microseconds.
+const BUSY: [u32; 3] = [0, 20, 50];
+const QUIET: [u64; 3] = [0, 30, 300];
+/// Questions of one such measurement.
+const QUESTIONS: u64 = 5_000;
 /// The argument by which this program asks itself for the memory of so many reactors.
 const MEMORY: &str = "--memory-of";
 
@@ -53,6 +58,7 @@ fn main() {
         return report_memory(reactors.parse().unwrap());
     }
     wakes();
+    busy_polling();
     bursts();
     flood();
     http();
@@ -111,6 +117,68 @@ fn wakes() {
     let times = times.join().unwrap();
     echo.join().unwrap();
     print_times("wake: round trip of two reactors", times);
+}
+
+/// Answers every number with the next one.
+struct Echo {
+    seat: Seat<u64>,
+}
+
+impl Service for Echo {
+    type Message = u64;
+
+    async fn answer(self: Rc<Self>, _: &Request<'_>, _: &mut Vec<u8>) {}
+
+    fn message(self: &Rc<Self>, from: usize, number: u64) {
+        self.seat.port.reply(from, number + 1).unwrap();
+    }
+}
+
+/// One reactor is asked by message, by a thread that never sleeps and has a core of its own: the figures are the
+/// reactor's alone. As many reactors as cores would not poll at all.
+fn busy_polling() {
+    let cpus = Cpus::of_this_thread().unwrap();
+    let Some(seat) = cpus.seat(1, 2) else { return };
+    let asker = thread::spawn(move || {
+        for busy_poll_us in BUSY {
+            let settings = Settings { driver: Driver::IoUring, busy_poll_us, ..Settings::default() };
+            let reactors = start(settings, |seat| Rc::new(Echo { seat })).unwrap();
+            // the reactor has the first core
+            rt::pin::pin(seat).unwrap();
+            for quiet in QUIET {
+                ask_by_message(&reactors, busy_poll_us, quiet);
+            }
+            drop(reactors);
+            cpus.spread().unwrap();
+        }
+    });
+    asker.join().unwrap();
+}
+
+fn ask_by_message(reactors: &Reactors<u64>, busy: u32, quiet: u64) {
+    let (port, reactor) = (&reactors.port, Thread::named("reactor-0"));
+    let mut times = Vec::with_capacity(QUESTIONS as usize);
+    let before = reactor.used();
+    for number in 0..QUESTIONS {
+        let begun = Instant::now();
+        port.send(0, number).unwrap();
+        port.flush();
+        let mut answer = None;
+        while answer.is_none() {
+            port.drain(1, |_, number| answer = Some(number));
+            std::hint::spin_loop();
+        }
+        times.push(begun.elapsed());
+        assert_eq!(answer, Some(number + 1));
+        let next = Instant::now() + Duration::from_micros(quiet);
+        while Instant::now() < next {
+            std::hint::spin_loop();
+        }
+    }
+    let used = reactor.used().since(&before);
+    let case = format!("busy polling {busy} us; a message after {quiet} us of quiet");
+    print_times(&format!("{case}: answered"), times);
+    print(&format!("{case}: CPU of the reactor"), used.nanos as f64 / QUESTIONS as f64, "ns/message");
 }
 
 /// Counts what one subscription receives, which must be 1, 2, 3, ….

@@ -53,12 +53,15 @@ pub const REACTORS: usize = 64;
 
 /// What a turn of a reactor may cost before its tasks yield, in units of about 1.5 ns (100 µs).
 pub const TURN_BUDGET: u32 = 1 << 16;
-/// Events have one of so many parts of a turn.
-pub const INGEST_SHARE: u32 = 4;
+/// Events have one of so many parts of a turn: each end of a turn costs about as much as a block.
+pub const INGEST_SHARE: u32 = 2;
 /// The same while queries come: twice as many halve the rate of a replay and gain a query nothing more.
 pub const INGEST_SHARE_ASKED: u32 = 16;
-/// Turns after a query for which further ones are expected: 10 ms and more.
-pub const TURNS_ASKED: u32 = 1024;
+/// Turns after a query for which further ones are expected: 4 ms and more.
+pub const TURNS_ASKED: u32 = 512;
+/// Turns in a row, at most, after which the kernel is asked and the timers are not: 0.4 ms of ingest, and timers tell
+/// milliseconds apart.
+pub const ROUNDS_UNTIMED: u32 = 8;
 /// Cost of receiving and decoding one event message: 64 fill a turn.
 pub const COST_EVENT: u32 = TURN_BUDGET / 64;
 /// Cost of hashing and applying one block: 200 fill a turn.

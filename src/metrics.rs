@@ -103,6 +103,12 @@ impl PublisherStats {
         self.skips(&NOT_ENTERED) + self.orphans_dropped.get() + self.keys_dropped.get()
     }
 
+    /// Grows with [`Self::unread`] and [`Self::not_entered`], and is quicker to have.
+    pub fn troubles(&self) -> u64 {
+        let all = |counters: &[Counter]| counters.iter().fold(0, |sum, counter| sum + counter.get());
+        all(&self.skipped) + all(&self.refused) + self.orphans_dropped.get() + self.keys_dropped.get()
+    }
+
     /// Whether blocks were announced, and nothing of them is understood.
     pub fn enters_nothing(&self) -> bool {
         self.stores.get() == 0 && self.skips(&[Skip::UnparsedKey, Skip::UnknownPlaceholder]) > 0

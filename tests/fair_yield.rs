@@ -17,14 +17,14 @@ use kvatlas::rt::wake::{Beat, Pulse, yield_in};
 use kvatlas::rt::{Driver, Line, Signal, Turn, Wake, fair_yield, run, sleep, spawn};
 
 /// A pump without a mesh.
-async fn pump(mut pulse: Pulse, turns: Vec<Rc<Turn>>, rung: Rc<Cell<u64>>, done: Rc<Signal>) {
+async fn pump(mut pulse: Pulse, turns: Vec<Rc<Turn>>, passes: Rc<Cell<u64>>, done: Rc<Signal>) {
     while !done.is_set() {
         let beat = pulse.beat().await.unwrap();
         for turn in &turns {
             turn.renew();
         }
-        if beat == Beat::Rung {
-            rung.set(rung.get() + 1);
+        if beat != Beat::Poked {
+            passes.set(passes.get() + 1);
             pulse.release();
         }
     }
@@ -34,8 +34,8 @@ fn with_pump<F: Future>(driver: Driver, test: impl FnOnce(Arc<Wake>, Rc<Turn>, R
     run(driver, |_| async move {
         let wake = Wake::new().unwrap();
         let pulse = Pulse::install(wake.clone()).unwrap();
-        let (turn, done, rung) = (Turn::new(Line::Query), Signal::new(), Rc::default());
-        let task = spawn(pump(pulse, vec![turn.clone()], rung, done.clone()));
+        let (turn, done, passes) = (Turn::new(Line::Query), Signal::new(), Rc::default());
+        let task = spawn(pump(pulse, vec![turn.clone()], passes, done.clone()));
         test(wake.clone(), turn, done.clone()).await;
         done.set();
         wake.notify();

@@ -80,6 +80,9 @@ struct EndToEnd {
     /// Also ask us with binary tokens
     #[arg(long)]
     binary: bool,
+    /// Only these parts
+    #[arg(long, value_delimiter = ',', default_value = "ingest,memory,queries")]
+    only: Vec<String>,
     #[command(flatten)]
     taking: Taking,
 }
@@ -158,7 +161,8 @@ fn end_to_end(arguments: &EndToEnd) -> Result<(), String> {
     let Taking { rounds, seed, .. } = arguments.taking;
     let ours = arguments.kvatlas.clone();
     let binaries = service::Binaries { ours, peer, peer_threads: arguments.peer_threads };
-    let plan = service::Plan { binaries, rounds, seed, binary: arguments.binary };
+    let only = arguments.only.clone();
+    let plan = service::Plan { binaries, rounds, seed, binary: arguments.binary, only };
     let rows = service::end_to_end(&plan)?;
     arguments.taking.tell("end-to-end", &origin, &service::NAMES, &rows)
 }

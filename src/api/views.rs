@@ -78,7 +78,7 @@ fn stream(stats: &StreamStats) -> Value {
         "state": state.name(),
         "since": since,
         "reason": stats.reason().map(Reason::name),
-        "last_sequence": (stats.messages.get() > 0).then(|| stats.last_sequence.get()),
+        "last_sequence": stats.last_sequence(),
         "last_event_age_ms": age,
         "skipped": reasons(Skip::ALL.iter().map(|skip| (skip.name(), events.skipped[*skip as usize].get()))),
         "refused": reasons(Refusal::ALL.iter().map(|why| (why.name(), events.refused[*why as usize].get()))),

@@ -10,7 +10,6 @@ use crate::event::{self, Batch, Event};
 use crate::index::apply::Cursor;
 use crate::limits::COST_BLOCK;
 use crate::rt::Pass;
-use crate::stream::stats::now_ms;
 use crate::stream::trust::Place;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -44,9 +43,6 @@ pub async fn take(daemon: &Rc<Daemon>, socket: &Socket, frames: &[zmq::Message])
         stats.bytes.add(payload.len() as u64);
         let pass = local.gate.enter().await;
         let follows = local.topics.borrow_mut().advance(topic, sequence, content);
-        if follows.is_some() {
-            stats.last_sequence.set(sequence);
-        }
         match follows {
             None => local::live(daemon, local, topic, sequence, content, payload).await,
             Some(place) if following.is_none() => following = Some((local, place, pass)),
@@ -90,6 +86,7 @@ async fn apply_to<const N: usize>(
             }
             Ok(()) => {}
         }
+        local.applied(stream, place.sequence);
         local.weigh(stream, place);
         if local.listing.stats.is_settling() {
             local.tell();
@@ -123,7 +120,7 @@ async fn apply(daemon: &Rc<Daemon>, local: &Local, payload: &[u8], batch: &Batch
     daemon.streams.events.set(daemon.streams.events.get() + batch.events.len() as u64);
     stats.publisher.batches.add(1);
     stats.publisher.unknown_fields.add(u64::from(batch.unknown_fields));
-    stats.last_event_ms.set(now_ms());
+    stats.last_event_ms.set(daemon.seat.ingest.now_ms());
     batch.skipped.iter().for_each(|skipped| stats.skip(skipped.reason));
     let mut cursor = Cursor::default();
     // the number may belong to somebody else once this publisher is gone

@@ -14,8 +14,7 @@ use crate::stream::stats::State;
 use crate::stream::subscription::Link;
 use crate::stream::topics::Topics;
 use crate::stream::trust::{Action, Counts, Numbered, Place, Reason, Trust};
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +22,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// A payload that waits for its turn.
 pub type Held = Vec<u8>;
+
+/// What a stream brought to a publisher.
+#[derive(Clone, Copy, Default)]
+struct Brought {
+    /// The last number applied in the present life.
+    last: Option<u64>,
+    /// Some of it was for this publisher.
+    fed: bool,
+}
 
 /// A publisher registered on this reactor.
 pub struct Local {
@@ -36,10 +44,11 @@ pub struct Local {
     pub gate: Rc<Gate>,
     /// The numbers of its endpoint.
     pub topics: RefCell<Topics<Held>>,
-    /// Streams of its endpoint that brought it batches.
-    fed: RefCell<HashSet<usize>>,
-    /// What was unread and not entered when that was last looked at.
+    /// What each stream of its endpoint brought it.
+    brought: RefCell<Vec<Brought>>,
+    /// What was unread and not entered when that was last looked at, and the troubles then.
     lost_before: Cell<(u64, u64)>,
+    troubles: Cell<u64>,
     /// When it was registered.
     since: Instant,
     /// Whether the endpoint is connected, once it ever was.
@@ -60,8 +69,9 @@ impl Local {
             gone: Signal::new(),
             gate: Gate::new(),
             topics: RefCell::new(Topics::new(replay)),
-            fed: RefCell::default(),
+            brought: RefCell::default(),
             lost_before: Cell::default(),
+            troubles: Cell::default(),
             since: Instant::now(),
             link: Cell::new(None),
             lost: Cell::new(None),
@@ -80,16 +90,34 @@ impl Local {
         self.listing.key.class == Class::Engine && rank == Some(self.listing.key.rank)
     }
 
-    /// A stream of the endpoint brought it a batch.
+    /// A batch at this number of a stream is for this publisher.
     pub fn feed(&self, stream: usize) {
-        if !self.fed.borrow().contains(&stream) {
-            self.fed.borrow_mut().insert(stream);
-        }
+        self.brings(stream).fed = true;
+    }
+
+    /// Whatever the batch at this number of a stream meant for this publisher has been applied.
+    pub fn applied(&self, stream: usize, sequence: u64) {
+        self.brings(stream).last = Some(sequence);
+        let highest = self.brought.borrow().iter().filter_map(|brought| brought.last).max();
+        self.listing.stats.applied(highest.unwrap_or(sequence));
+    }
+
+    fn brings(&self, stream: usize) -> RefMut<'_, Brought> {
+        RefMut::map(self.brought.borrow_mut(), |all| {
+            if all.len() <= stream {
+                all.resize(stream + 1, Brought::default());
+            }
+            &mut all[stream]
+        })
     }
 
     /// What became of the batch at `place`: where something of it was lost, the stream is no longer whole.
     pub fn weigh(&self, stream: usize, place: Place) {
         let events = &self.listing.stats.publisher;
+        let troubles = events.troubles();
+        if self.troubles.replace(troubles) == troubles {
+            return;
+        }
         let lost = (events.unread(), events.not_entered());
         let before = self.lost_before.replace(lost);
         if lost != before {
@@ -106,9 +134,6 @@ impl Local {
         let trust = topics.trust();
         let counts = topics.streams().map(|(_, tracker)| tracker.counts()).fold(Counts::default(), sum);
         stats.count(&counts);
-        if let Some(last) = topics.streams().filter_map(|(_, tracker)| tracker.last()).max() {
-            stats.last_sequence.set(last);
-        }
         stats.behind.set(topics.streams().map(|(_, tracker)| tracker.lag()).sum());
         stats.refused_topics.set(topics.refused());
         if trust != Trust::Replaying && counts.asks > 0 {
@@ -244,6 +269,7 @@ async fn carry_out(
                 if ingest::apply_held(daemon, local, stream, &payload).await {
                     clear(local, stream, place);
                 }
+                local.applied(stream, place.sequence);
                 local.weigh(stream, place);
             }
             Action::Restart => restart(daemon, local, stream),
@@ -263,10 +289,14 @@ pub fn clear(local: &Local, stream: usize, place: Place) {
 
 /// The publisher began anew: everything that came from it before goes, whatever stream brought it.
 fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
-    let fed = local.fed.borrow().clone();
-    // another topic of a shared endpoint may begin anew without this publisher
-    if !fed.is_empty() && stream.is_some_and(|stream| !fed.contains(&stream)) {
-        return;
+    let brought = local.brought.borrow().clone();
+    let fed = |stream: usize| brought.get(stream).is_some_and(|brought| brought.fed);
+    if let Some(stream) = stream {
+        local.brings(stream).last = None;
+        // another topic of a shared endpoint may begin anew without this publisher
+        if brought.iter().any(|brought| brought.fed) && !fed(stream) {
+            return;
+        }
     }
     tracing::info!(
         instance = local.listing.key.instance,
@@ -275,7 +305,7 @@ fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
     );
     start_over(daemon, local);
     let mut requests = Vec::new();
-    let others = fed.into_iter().filter(|other| Some(*other) != stream);
+    let others = (0..brought.len()).filter(|other| fed(*other) && Some(*other) != stream);
     local.topics.borrow_mut().swept(others, Instant::now(), &mut requests);
     for action in requests {
         if let Action::AskReplay { from, ticket } = action {
@@ -294,7 +324,7 @@ fn start_over(daemon: &Rc<Daemon>, local: &Rc<Local>) {
         Err(_) => local.listing.stats.fail("there are too many contexts".to_owned()),
     }
     drop(shard);
-    local.fed.borrow_mut().clear();
+    local.brought.borrow_mut().clear();
     daemon.purge();
 }
 

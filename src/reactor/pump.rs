@@ -11,16 +11,17 @@ use crate::rt::wake::{Beat, Pulse};
 pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
     let busy = Duration::from_micros(room.settings.busy_poll_us.min(BUSY_POLL_US).into());
     let port = room.seat.port.clone();
-    let (mut announced, mut worked) = (false, false);
+    let (mut announced, mut left, mut worked) = (false, false, false);
     while !room.done.is_set() {
         if worked && !busy.is_zero() {
             port.awake();
             linger(busy, || port.is_empty());
             announced = false;
         }
-        // With messages left the bell is rung, not the loop repeated: the kernel has its turn in between.
+        // With messages left a pass is asked for, not the loop repeated: the kernel has its turn in between.
         if !announced && !port.sleep() {
-            room.shared.wakes[room.seat.id].notify();
+            left = true;
+            pulse.ask();
         }
         announced = true;
         let beat = pulse.beat().await;
@@ -33,11 +34,13 @@ pub(super) async fn pump<S: Service>(room: Rc<Room<S>>, mut pulse: Pulse) {
         match beat {
             // Only the end of a turn: who sends to us still sees us asleep, and rings.
             Ok(Beat::Poked) => port.flush(),
-            Ok(Beat::Rung) => {
-                room.seat.counters.wakeups.add(1);
-                port.awake();
-                announced = false;
-                taken = port.drain(MESH_DRAIN, |from, message| room.service.message(from, message));
+            Ok(beat) => {
+                room.seat.counters.wakeups.add(u64::from(beat == Beat::Rung));
+                if left || beat == Beat::Rung {
+                    port.awake();
+                    (announced, left) = (false, false);
+                    taken = port.drain(MESH_DRAIN, |from, message| room.service.message(from, message));
+                }
                 port.flush();
                 pulse.release();
             }

@@ -16,6 +16,7 @@ use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 
 use super::driver::{Chosen, Driver, DriverError, Unavailable};
 use super::sys;
+use super::wake::rounds;
 use crate::limits::URING_ENTRIES;
 
 /// The runtime of this build.
@@ -39,7 +40,7 @@ pub fn run<F: Future>(driver: Driver, start: impl FnOnce(Chosen) -> F) -> Result
     if driver != Driver::Epoll {
         match RuntimeBuilder::<IoUringDriver>::new().with_entries(URING_ENTRIES).enable_timer().build() {
             Ok(mut runtime) => {
-                return Ok(runtime.block_on(start(Chosen { name: "io_uring", fallback: None })));
+                return Ok(runtime.block_on(rounds(start(Chosen { name: "io_uring", fallback: None }))));
             }
             Err(error) => fallback = Some(Unavailable::new(&error)),
         }
@@ -49,7 +50,7 @@ pub fn run<F: Future>(driver: Driver, start: impl FnOnce(Chosen) -> F) -> Result
     }
     let mut runtime =
         RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(DriverError::Epoll)?;
-    Ok(runtime.block_on(start(Chosen { name: "epoll", fallback })))
+    Ok(runtime.block_on(rounds(start(Chosen { name: "epoll", fallback }))))
 }
 
 /// A task on this reactor. Dropping the handle lets it run on; awaiting it gives its result.

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::wake::{Line, poke, yield_in};
 use super::{Task, spawn};
@@ -21,6 +21,8 @@ pub struct Turn {
     used: Cell<u32>,
     /// Turns for which queries are expected still.
     asked: Cell<u32>,
+    /// What the clock said in this turn, if it was asked; 0 is no time.
+    now_ms: Cell<u64>,
     turns: Cell<u64>,
     yields: Cell<u64>,
     stalls: Cell<u64>,
@@ -65,12 +67,22 @@ impl Turn {
     pub fn renew(&self) -> bool {
         self.turns.set(self.turns.get() + 1);
         self.asked.set(self.asked.get().saturating_sub(1));
+        self.now_ms.set(0);
         self.used.take() > 0
     }
 
     /// Queries were answered just now: more of them are expected for [`TURNS_ASKED`] turns.
     pub fn expect_queries(&self) {
         self.asked.set(TURNS_ASKED);
+    }
+
+    /// Milliseconds since the Unix epoch, read once a turn: for work that is spent for afterwards.
+    pub fn now_ms(&self) -> u64 {
+        if self.now_ms.get() == 0 {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            self.now_ms.set(since.map_or(0, |since| since.as_millis() as u64));
+        }
+        self.now_ms.get()
     }
 
     /// Starts a task on this reactor whose every poll is timed: a long one is counted as a stall.

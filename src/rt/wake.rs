@@ -1,8 +1,11 @@
 //! How other threads reach a reactor, and how its own tasks yield fairly.
 //!
 //! A task that wakes itself to yield keeps its executor from ever looking at the kernel: timers, sockets and
-//! foreign wakes starve. So [`fair_yield`] parks the task's waker in a list of this thread and pokes the
-//! reactor's own eventfd; the pump wakes the list, one task of each line a turn, after the kernel was asked.
+//! foreign wakes starve. So [`fair_yield`] parks the task's waker in a list of this thread and asks for a pass; the
+//! pump wakes the list, one task of each line a pass, after the kernel was asked.
+//!
+//! A pass is asked for by the reactor's own eventfd, which costs three system calls and lets the timers run too. Where
+//! the runtime has `rounds`, nearly all passes go by them instead, and cost one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,12 +13,13 @@ use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::{Readable, sys};
+use crate::limits::ROUNDS_UNTIMED;
 
 /// The bell of one reactor: any thread may ring it.
 #[derive(Debug)]
@@ -65,10 +69,65 @@ struct Local {
     parked: RefCell<[VecDeque<Waker>; 2]>,
     poked: Cell<bool>,
     pump: RefCell<Option<Waker>>,
+    /// Of the future that [`rounds`] wraps.
+    round: RefCell<Option<Waker>>,
+    asked: Cell<bool>,
+    passed: Cell<bool>,
+    /// Rounds since the timers last ran; and whether the bell was rung so that they run.
+    untimed: Cell<u32>,
+    timed: Cell<bool>,
 }
 
 thread_local! {
     static LOCAL: Local = Local::default();
+}
+
+impl Local {
+    /// Asks for a pass of the pump after the kernel was asked.
+    fn ask(&self, wake: &Wake) {
+        let untimed = self.untimed.get();
+        if untimed < ROUNDS_UNTIMED
+            && let Some(round) = &*self.round.borrow()
+        {
+            self.untimed.set(untimed + 1);
+            self.asked.set(true);
+            round.wake_by_ref();
+        } else {
+            // with a round under way the executor has something to do, and may not come to its timers
+            self.timed.set(!self.asked.get() && !self.passed.get());
+            wake.notify();
+        }
+    }
+
+    fn wake_pump(&self) {
+        if let Some(pump) = self.pump.borrow_mut().take() {
+            pump.wake();
+        }
+    }
+}
+
+/// The first future of an executor that runs in rounds: it polls this one after the tasks that are ready, when it is
+/// woken, and asks the kernel, without waiting, between that and the tasks that became ready meanwhile. Timers need
+/// not run in a round.
+#[cfg_attr(feature = "glommio", allow(dead_code))] // its executor has no such rounds
+pub(super) async fn rounds<F: Future>(first: F) -> F::Output {
+    let mut first = pin!(first);
+    poll_fn(|context| {
+        LOCAL.with(|local| {
+            if local.round.borrow().is_none() {
+                local.round.replace(Some(context.waker().clone()));
+            }
+            if local.asked.replace(false) {
+                local.passed.set(true);
+                local.wake_pump();
+            }
+        });
+        first.as_mut().poll(context).map(|output| {
+            LOCAL.with(|local| local.round.take());
+            output
+        })
+    })
+    .await
 }
 
 /// Lets the kernel and the other tasks of this reactor have their turn, then goes on. Returns at once on a
@@ -90,7 +149,7 @@ pub async fn yield_in(line: Line) {
             let Some(wake) = &*wake else { return Poll::Ready(()) };
             let list = &mut local.parked.borrow_mut()[line as usize];
             if list.is_empty() {
-                wake.notify();
+                local.ask(wake);
             }
             list.push_back(context.waker().clone());
             Poll::Pending
@@ -103,10 +162,8 @@ pub async fn yield_in(line: Line) {
 /// Costs no system call. Does nothing on a thread without a [`Pulse`].
 pub fn poke() {
     LOCAL.with(|local| {
-        if !local.poked.replace(true)
-            && let Some(pump) = local.pump.borrow_mut().take()
-        {
-            pump.wake();
+        if !local.poked.replace(true) {
+            local.wake_pump();
         }
     });
 }
@@ -124,6 +181,8 @@ pub struct Pulse {
 pub enum Beat {
     /// A task of this reactor asked for it by [`poke`].
     Poked,
+    /// A round is over: the kernel was asked, but the timers were not.
+    Passed,
     /// The bell was rung; the kernel was asked since the last such beat.
     Rung,
 }
@@ -136,6 +195,11 @@ impl Pulse {
         Ok(Self { wake, bell, ringing: None })
     }
 
+    /// Asks for a beat after the kernel was asked.
+    pub fn ask(&self) {
+        LOCAL.with(|local| local.ask(&self.wake));
+    }
+
     /// Waits for the next reason to run.
     pub async fn beat(&mut self) -> io::Result<Beat> {
         let bell = &self.bell;
@@ -145,11 +209,22 @@ impl Pulse {
         });
         let beat = poll_fn(|context| {
             if let Poll::Ready(result) = ringing.as_mut().poll(context) {
-                LOCAL.with(|local| local.poked.set(false));
+                LOCAL.with(|local| {
+                    local.poked.set(false);
+                    local.passed.set(false);
+                    if local.timed.replace(false) {
+                        local.untimed.set(0);
+                    }
+                });
                 return Poll::Ready(result.map(|()| Beat::Rung));
             }
             LOCAL.with(|local| {
-                if local.poked.replace(false) {
+                if local.passed.replace(false) {
+                    local.poked.set(false);
+                    return Poll::Ready(Ok(Beat::Passed));
+                }
+                // a round that is asked for ends the turn as well
+                if !local.asked.get() && local.poked.replace(false) {
                     return Poll::Ready(Ok(Beat::Poked));
                 }
                 local.pump.replace(Some(context.waker().clone()));
@@ -175,7 +250,7 @@ impl Pulse {
             };
             first.into_iter().flatten().for_each(Waker::wake);
             if more {
-                self.wake.notify();
+                local.ask(&self.wake);
             }
         });
     }
@@ -187,6 +262,8 @@ impl Drop for Pulse {
             local.wake.take();
             local.pump.take();
             local.poked.set(false);
+            local.asked.set(false);
+            local.passed.set(false);
             local.parked.take()
         });
         // Without a bell nobody would wake them.

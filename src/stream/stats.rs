@@ -3,7 +3,8 @@
 use super::trust::{Counts, Reason};
 use crate::event::{Refusal, Skip};
 use crate::metrics::{Counter, PublisherStats};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,8 +63,8 @@ pub struct StreamStats {
     pub bytes: Counter,
     /// Messages that were not topic, sequence number, payload.
     pub malformed: Counter,
-    /// Last sequence number applied.
-    pub last_sequence: Counter,
+    /// One more than the last sequence number applied; 0 before the first.
+    applied: AtomicU64,
     /// Batches that are known of and not applied yet. What waits in libzmq's queue is not known.
     pub behind: Counter,
     /// Jumps of the sequence number.
@@ -110,7 +111,7 @@ impl Default for StreamStats {
             messages: Counter::default(),
             bytes: Counter::default(),
             malformed: Counter::default(),
-            last_sequence: Counter::default(),
+            applied: AtomicU64::new(0),
             behind: Counter::default(),
             gaps: Counter::default(),
             missed: Counter::default(),
@@ -159,6 +160,16 @@ impl StreamStats {
     pub fn reason(&self) -> Option<Reason> {
         let number = usize::from(self.reason.load(Relaxed));
         number.checked_sub(1).map(|at| Reason::ALL[at])
+    }
+
+    /// Everything up to this number has been applied, as far as it came.
+    pub fn applied(&self, sequence: u64) {
+        self.applied.store(sequence.saturating_add(1), Release);
+    }
+
+    /// Last sequence number applied: who reads it finds what the batch brought, in the index and in the counters.
+    pub fn last_sequence(&self) -> Option<u64> {
+        self.applied.load(Acquire).checked_sub(1)
     }
 
     /// Whether a message that simply follows may change the state.

@@ -17,6 +17,9 @@ const EPOCH: &[u8] = b"\0sgl-kv-epoch=";
 
 /// Splits a topic into the stream that it names and its epoch.
 pub fn split(topic: &[u8]) -> (&[u8], Option<&[u8]>) {
+    if topic.len() < EPOCH.len() {
+        return (topic, None);
+    }
     let Some(at) = memchr::memmem::rfind(topic, EPOCH) else { return (topic, None) };
     let epoch = &topic[at + EPOCH.len()..];
     (&topic[..at], Some(epoch.split(|&byte| byte == 0).next().unwrap_or(epoch)))
@@ -53,6 +56,8 @@ pub struct Topics<M> {
     replay: Option<Duration>,
     streams: Vec<Stream<M>>,
     known: HashMap<Vec<u8>, usize>,
+    /// The stream of the last message that simply followed: most likely that of the next one.
+    latest: usize,
     asking: Option<Asking>,
     waiting: VecDeque<usize>,
     tickets: u64,
@@ -67,6 +72,7 @@ impl<M> Topics<M> {
             replay,
             streams: Vec::new(),
             known: HashMap::new(),
+            latest: 0,
             asking: None,
             waiting: VecDeque::new(),
             tickets: 0,
@@ -87,7 +93,11 @@ impl<M> Topics<M> {
     /// Takes a message that simply follows, see [`Tracker::advance`]: its stream and place, to be applied.
     pub fn advance(&mut self, topic: &[u8], sequence: u64, content: u64) -> Option<(usize, Place)> {
         let (base, epoch) = split(topic);
-        let index = *self.known.get(base)?;
+        let again = self.streams.get(self.latest).is_some_and(|stream| stream.topic.as_deref() == Some(base));
+        if !again {
+            self.latest = *self.known.get(base)?;
+        }
+        let index = self.latest;
         let stream = &mut self.streams[index];
         let same = stream.epoch.as_deref() == epoch;
         (same && stream.tracker.advance(sequence, content)).then(|| (index, stream.tracker.place(sequence)))

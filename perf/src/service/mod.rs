@@ -46,6 +46,14 @@ pub struct Plan {
     pub seed: u64,
     /// Also ask us in binary.
     pub binary: bool,
+    /// Parts that are run: `ingest`, `memory`, `queries`.
+    pub only: Vec<String>,
+}
+
+impl Plan {
+    fn wants(&self, part: &str) -> bool {
+        self.only.iter().any(|only| only == part)
+    }
 }
 
 /// A server with its publishers, all subscribed.
@@ -123,39 +131,54 @@ fn ingest(plan: &Plan, workers: usize) -> Result<Vec<Row>, String> {
     let ends = ends(ops, &made.all.texts, workers);
     let name = format!("ingest, {workers} publisher{}", if workers == 1 { "" } else { "s" });
     eprintln!("{name}: {blocks} blocks");
-    let [rate, per_cpu] = in_turn(plan.rounds, &Side::BOTH, |side| {
-        let mut fleet = Fleet::start(side, &plan.binaries, workers)?;
-        let (cpu, start) = (fleet.server.cpu(), Instant::now());
-        std::thread::scope(|scope| {
-            let publishers = std::mem::take(&mut fleet.publishers);
-            let send = |(mut publisher, batches): (Publisher, &Vec<Payload>)| {
-                for payload in batches {
-                    publisher.send(&payload.bytes).map_err(|error| error.to_string())?;
-                }
-                Ok::<_, String>(publisher)
-            };
-            let threads: Vec<_> =
-                publishers.into_iter().zip(&batches).map(|one| scope.spawn(move || send(one))).collect();
-            // a publisher that goes away takes what it has not sent with it
-            for thread in threads {
-                fleet.publishers.push(thread.join().map_err(|_| "a publisher panicked".to_owned())??);
-            }
-            fleet.applied(ends.last().map_or(&[], Vec::as_slice))
-        })?;
-        let (taken, cpu) = (start.elapsed(), fleet.server.cpu().saturating_sub(cpu));
-        let blocks = blocks as f64;
-        Ok::<_, String>([blocks / taken.as_secs_f64() / 1e3, blocks / cpu.as_secs_f64() / 1e3])
-    })?;
-    let [resident] = in_turn(plan.rounds, &Side::BOTH, |side| {
-        let grown = weigh(side, plan, &made, &batches)?;
-        Ok::<_, String>([grown as f64 / blocks as f64])
-    })?;
     let row = |case: &str, unit, better, figures| Row::new(&name, case, unit, better, figures);
-    Ok(vec![
-        row("until all is applied", "k blocks/s", Better::More, rate),
-        row("blocks a server-CPU-second", "k blocks", Better::More, per_cpu).with_goal(Goal::Ratio(12.0)),
-        row("RSS a block", "B", Better::Less, resident).with_goal(Goal::Ratio(3.0)),
-    ])
+    let mut rows = Vec::new();
+    if plan.wants("ingest") {
+        let [rate, per_cpu] = in_turn(plan.rounds, &Side::BOTH, |side| {
+            let (taken, cpu) = flood(side, plan, &batches, &ends)?;
+            let blocks = blocks as f64;
+            Ok::<_, String>([blocks / taken.as_secs_f64() / 1e3, blocks / cpu.as_secs_f64() / 1e3])
+        })?;
+        rows.push(row("until all is applied", "k blocks/s", Better::More, rate));
+        let per_cpu = row("blocks a server-CPU-second", "k blocks", Better::More, per_cpu);
+        rows.push(per_cpu.with_goal(Goal::Ratio(12.0)));
+    }
+    if plan.wants("memory") {
+        let [resident] = in_turn(plan.rounds, &Side::BOTH, |side| {
+            let grown = weigh(side, plan, &made, &batches)?;
+            Ok::<_, String>([grown as f64 / blocks as f64])
+        })?;
+        rows.push(row("RSS a block", "B", Better::Less, resident).with_goal(Goal::Ratio(3.0)));
+    }
+    Ok(rows)
+}
+
+/// Sends all batches at once and waits until all is applied: the time, and the server's CPU time.
+fn flood(
+    side: Side,
+    plan: &Plan,
+    batches: &[Vec<Payload>],
+    ends: &[Vec<(Vec<u32>, usize)>],
+) -> Result<(Duration, Duration), String> {
+    let mut fleet = Fleet::start(side, &plan.binaries, batches.len())?;
+    let (cpu, start) = (fleet.server.cpu(), Instant::now());
+    std::thread::scope(|scope| {
+        let publishers = std::mem::take(&mut fleet.publishers);
+        let send = |(mut publisher, batches): (Publisher, &Vec<Payload>)| {
+            for payload in batches {
+                publisher.send(&payload.bytes).map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(publisher)
+        };
+        let threads: Vec<_> =
+            publishers.into_iter().zip(batches).map(|one| scope.spawn(move || send(one))).collect();
+        // a publisher that goes away takes what it has not sent with it
+        for thread in threads {
+            fleet.publishers.push(thread.join().map_err(|_| "a publisher panicked".to_owned())??);
+        }
+        fleet.applied(ends.last().map_or(&[], Vec::as_slice))
+    })?;
+    Ok((start.elapsed(), fleet.server.cpu().saturating_sub(cpu)))
 }
 
 /// What a server's memory grows by when the same comes in small portions, each applied before the next, so that
@@ -287,6 +310,8 @@ fn queries(plan: &Plan) -> Result<Vec<Row>, String> {
 pub fn end_to_end(plan: &Plan) -> Result<Vec<Row>, String> {
     let mut rows = ingest(plan, 1)?;
     rows.extend(ingest(plan, 4)?);
-    rows.extend(queries(plan)?);
+    if plan.wants("queries") {
+        rows.extend(queries(plan)?);
+    }
     Ok(rows)
 }

@@ -489,7 +489,7 @@ impl World {
         self.shard.query(&[context], &mut asked, filter);
         let answer = self.shard.answer();
         let mut hits = BTreeMap::new();
-        for (number, hit) in answer.hits().iter().enumerate() {
+        for (number, hit) in answer.hits().enumerate() {
             let number = number as u32;
             let media = answer
                 .media(number)

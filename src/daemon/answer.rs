@@ -171,7 +171,7 @@ impl Writer<'_> {
             Some(hit) => self.hit(shard, entry, hit),
         }
         if self.question.detail {
-            let longest = hit.map_or(0, |hit| shard.answer().hits()[hit as usize].longest);
+            let longest = hit.map_or(0, |hit| shard.answer().longest(hit));
             self.out.pop();
             self.detail(shard, entry, number, longest, path, detail);
             self.out.push(b'}');
@@ -184,9 +184,9 @@ impl Writer<'_> {
         let tokens = |blocks: u32| u64::from(blocks) * size;
         let out = &mut *self.out;
         out.extend_from_slice(&entry.key);
-        let longest =
-            Written::first(out, "{\"longest_matched\":", tokens(answer.hits()[hit as usize].longest));
-        longest.member(out, ",\"GPU\":", tokens(answer.on(hit, 0)));
+        let longest = Written::first(out, "{\"longest_matched\":", tokens(answer.longest(hit)));
+        let [gpu, cpu, disk] = answer.common(hit);
+        longest.member(out, ",\"GPU\":", tokens(gpu));
         out.extend_from_slice(b",\"DP\":{");
         let start = out.len();
         let rank = |out: &mut Vec<u8>, rank: u32, blocks: u32| {
@@ -204,8 +204,8 @@ impl Writer<'_> {
                 rank(out, other, blocks);
             }
         }
-        longest.member(out, "},\"CPU\":", tokens(answer.on(hit, 1)));
-        longest.member(out, ",\"DISK\":", tokens(answer.on(hit, 2)));
+        longest.member(out, "},\"CPU\":", tokens(cpu));
+        longest.member(out, ",\"DISK\":", tokens(disk));
         for (medium, blocks) in answer.media(hit).filter(|(medium, _)| *medium > 2) {
             out.push(b',');
             json_string(out, shard.medium_name(medium));
@@ -240,9 +240,10 @@ impl Writer<'_> {
 
     fn prefix(&mut self, shard: &mut Shard, number: u32, path: &mut Path<'_>) {
         let Some(hit) = shard.answer().find(number) else { return };
-        let before = shard.answer().clone();
-        let mut media: Vec<u8> = before.media(hit).map(|(medium, _)| medium).collect();
-        let mut ranks: Vec<u32> = before.ranks(hit).map(|(rank, _)| rank).collect();
+        let found = shard.answer();
+        let mut media: Vec<u8> = found.media(hit).map(|(medium, _)| medium).collect();
+        let mut ranks: Vec<u32> = found.ranks(hit).map(|(rank, _)| rank).collect();
+        let before = shard.keep_answer();
         media.sort_unstable();
         ranks.sort_unstable();
         self.media_prefix(shard, number, &media, None, path);
@@ -270,7 +271,7 @@ impl Writer<'_> {
         for medium in media {
             let filter = Filter { instance: Some(number), media: self.filter.media & 1 << medium, rank };
             shard.query(&self.contexts, path, filter);
-            let blocks = shard.answer().hits().first().map_or(0, |hit| hit.longest);
+            let blocks = shard.answer().hits().next().map_or(0, |hit| hit.longest);
             if blocks > 0 || rank.is_none() {
                 comma(self.out, start);
                 json_string(self.out, shard.medium_name(*medium));

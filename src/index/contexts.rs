@@ -40,6 +40,10 @@ impl Contexts {
         self.slots[number as usize].as_ref().expect("contexts outlive what they hold")
     }
 
+    pub(super) fn try_get(&self, number: u32) -> Option<&Context> {
+        self.slots.get(number as usize)?.as_ref()
+    }
+
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Context {
         self.slots[number as usize].as_mut().expect("contexts outlive what they hold")
     }

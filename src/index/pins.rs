@@ -16,6 +16,11 @@ impl Pins {
         self.0.last().map_or(0, |(at, _)| at + 1)
     }
 
+    /// The positions kept, ascending, as many as there are.
+    pub fn positions(&self) -> impl ExactSizeIterator<Item = u16> {
+        self.0.iter().map(|(at, _)| *at)
+    }
+
     /// Keeps a position once more.
     pub fn add(&mut self, at: u16) {
         match self.0.binary_search_by_key(&at, |(pinned, _)| *pinned) {

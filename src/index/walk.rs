@@ -5,15 +5,19 @@
 //! before it. Hashes of the prompt are computed as far as runs go, so a prompt whose first block misses costs
 //! one hash.
 
-use super::answer::Answer;
+use super::answer::{Answer, Found};
 use super::context::{Context, Owner};
-use super::cover::Cover;
+use super::cover::{Cover, Stretch};
+use super::covers::{Covers, Holder};
 use super::hash::Path;
 use super::run::{Place, Run, Runs};
 use super::shard::Shard;
+use std::ops::Range;
 
 /// Blocks hashed before the first comparison with a run; each further step takes four times as many.
 const FIRST_STEP: usize = 16;
+/// Owners that are compared at once.
+const AT_ONCE: usize = 8;
 
 /// Which owners count.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +55,43 @@ struct Counting<'a> {
     everybody: bool,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    walk: u32,
-    hit: u32,
+impl<'a> Counting<'a> {
+    fn owner(&self, number: u32) -> Option<&'a Owner> {
+        self.owners[number as usize].as_ref()
+    }
+
+    fn takes(&self, number: u32) -> bool {
+        self.everybody || self.owner(number).is_some_and(|owner| self.filter.takes(owner))
+    }
+
+    /// The covers of a run that may count at all.
+    fn range(&self, holders: &[u64]) -> Range<usize> {
+        match self.filter.instance {
+            None => 0..holders.len(),
+            Some(instance) => {
+                let from = holders.partition_point(|word| instance_of(*word) < instance);
+                from..group_end(holders, from)
+            }
+        }
+    }
+}
+
+fn instance_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Where the covers of the instance at an index end.
+fn group_end(holders: &[u64], at: usize) -> usize {
+    let Some(first) = holders.get(at) else { return at };
+    at + holders[at..].iter().take_while(|word| instance_of(**word) == instance_of(*first)).count()
+}
+
+/// How many words two lists have in common from their starts on.
+fn equal_words(one: &[u64], other: &[u64]) -> usize {
+    let (many, _) = one.as_chunks::<AT_ONCE>();
+    let (others, _) = other.as_chunks::<AT_ONCE>();
+    let done = many.iter().zip(others).take_while(|(one, other)| one == other).count() * AT_ONCE;
+    done + one[done..].iter().zip(&other[done..]).take_while(|(one, other)| one == other).count()
 }
 
 /// Memory of walks, reused.
@@ -62,35 +99,49 @@ struct Seen {
 pub(super) struct Scratch {
     answer: Answer,
     other: Answer,
-    /// Per instance: its hit in the walk that it was last seen in.
-    seen: Vec<Seen>,
-    walk: u32,
-    group: Vec<(u8, Option<u32>, u32)>,
+    longer: Answer,
+    /// Who holds all blocks walked so far, as in the answer, and the hits that is; kept from the second stretch on.
+    alive: Vec<u64>,
+    hits: Vec<u32>,
+    group: Vec<u32>,
     spans: Vec<(u16, u16)>,
 }
 
 impl Shard {
     /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
     pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
-        let Self { walk: scratch, contexts: known, runs, instances, .. } = self;
+        let Self { walk: scratch, contexts: known, runs, .. } = self;
         scratch.answer.clear();
-        scratch.seen.resize(instances.len(), Seen::default());
-        for (at, context) in contexts.iter().enumerate() {
-            if at == 0 {
-                scratch.walk(known.get(*context), runs, path, filter);
-            } else {
+        for (at, number) in contexts.iter().enumerate() {
+            let context = known.get(*number);
+            if at > 0 {
                 std::mem::swap(&mut scratch.answer, &mut scratch.other);
                 scratch.answer.clear();
-                scratch.walk(known.get(*context), runs, path, filter);
-                let Scratch { answer, other, .. } = scratch;
-                answer.take_longer(other);
+            }
+            scratch.walk(context, runs, path, filter);
+            if contexts.len() > 1 {
+                scratch.answer.tally_all(&context.owners);
+            } else {
+                scratch.answer.context = Some(*number);
+            }
+            if at > 0 {
+                let Scratch { answer, other, longer, .. } = scratch;
+                longer.longer(other, answer);
+                std::mem::swap(answer, longer);
             }
         }
     }
 
-    /// The answer of the last query.
-    pub fn answer(&self) -> &Answer {
-        &self.walk.answer
+    /// The answer of the last query; to be read before anything else is applied.
+    pub fn answer(&self) -> Found<'_> {
+        let answer = &self.walk.answer;
+        let owners = answer.context.and_then(|number| self.contexts.try_get(number));
+        Found { answer, owners: owners.map_or(&[], |context| &context.owners) }
+    }
+
+    /// A copy of the answer, to be put back after a further query.
+    pub fn keep_answer(&self) -> Answer {
+        self.walk.answer.clone()
     }
 
     /// Puts an answer back that a further query replaced.
@@ -102,6 +153,22 @@ impl Shard {
     pub fn find_context(&self, key: &super::context::ContextKey) -> Option<u32> {
         self.contexts.number(key)
     }
+}
+
+/// What stands of the path from `base` on in one run.
+fn next_stretch<'r>(
+    context: &Context,
+    runs: &'r Runs,
+    path: &mut Path<'_>,
+    base: usize,
+) -> Option<(&'r Run, Stretch)> {
+    if base >= path.blocks() {
+        return None;
+    }
+    let place = context.find(path.first(base + 1)[base])?;
+    let run = runs.get(place.run);
+    let length = common_length(run, place, path, base);
+    Some((run, Stretch { start: place.at, end: place.at + length as u16 }))
 }
 
 /// Blocks that the run from `place` on and the path from `base` on have in common; at least 1.
@@ -135,161 +202,253 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 
 impl Scratch {
     fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
-        self.walk = self.walk.wrapping_add(1);
-        if self.walk == 0 {
-            self.seen.fill(Seen::default());
-            self.walk = 1;
-        }
         let everybody = filter.is_all() && context.retired == 0;
         let counting = Counting { owners: &context.owners, filter, everybody };
-        let mut base = 0;
-        while base < path.blocks() {
-            let Some(place) = context.find(path.first(base + 1)[base]) else { break };
-            let run = runs.get(place.run);
-            let length = common_length(run, place, path, base);
-            let alive = match base {
-                0 => self.tally_first(run, place.at, length as u16, path.blocks() == length, counting),
-                _ => self.tally(run, place.at, length as u16, base as u32, counting),
-            };
-            if !alive {
-                break;
+        let Some((run, stretch)) = next_stretch(context, runs, path, 0) else { return };
+        let mut base = u32::from(stretch.end - stretch.start);
+        if !self.begin(&run.covers, stretch, counting) {
+            return;
+        }
+        let Some(mut next) = next_stretch(context, runs, path, base as usize) else { return };
+        self.list_alive(base);
+        loop {
+            let (run, stretch) = next;
+            self.follow(&run.covers, stretch, base, counting);
+            base += u32::from(stretch.end - stretch.start);
+            if self.alive.is_empty() {
+                return;
             }
-            base += length;
+            match next_stretch(context, runs, path, base as usize) {
+                Some(more) => next = more,
+                None => break,
+            }
+        }
+        for hit in &self.hits {
+            self.answer.longest[*hit as usize] = base;
         }
     }
 
-    /// The same for the first stretch, where an instance is met once; `last` when no other can follow.
-    fn tally_first(&mut self, run: &Run, from: u16, length: u16, last: bool, counting: Counting<'_>) -> bool {
-        let covers = run.covers.as_slice();
-        if !counting.everybody || covers.windows(2).any(|pair| pair[0].instance == pair[1].instance) {
-            return self.tally(run, from, length, 0, counting);
+    /// Credits the first stretch of a walk; returns whether any instance holds all of it.
+    fn begin(&mut self, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
+        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        if counting.everybody && covers.is_plain() {
+            let all = 0..covers.len();
+            if covers.hold(all.clone(), stretch) {
+                self.answer.take_all(holders, u32::from(length));
+                return !covers.is_empty();
+            }
+            let first = self.answer.longest.len();
+            let held = covers.firsts(all).map(|span| u32::from(within(span, stretch)));
+            self.answer.take_some(holders, held);
+            return self.answer.longest[first..].contains(&u32::from(length));
         }
-        self.answer.reserve(covers.len());
+        let Range { start: mut at, end } = counting.range(holders);
         let mut alive = false;
-        for cover in covers {
-            let held = cover.extent(from).min(from + length) - from;
-            if held > 0 {
-                let hit = self.answer.start_with(cover.instance, u32::from(held), cover.medium, cover.rank());
-                if !last {
-                    self.seen[cover.instance as usize] = Seen { walk: self.walk, hit };
-                }
+        while at < end {
+            let group = at..group_end(holders, at);
+            at = group.end;
+            let held = self.credit(covers, group, stretch, None, 0, counting);
+            if held > 0
+                && let Some(longest) = self.answer.longest.last_mut()
+            {
+                *longest = u32::from(held);
                 alive |= held == length;
             }
         }
         alive
     }
 
-    /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
-    /// instance holds all of it.
-    fn tally(&mut self, run: &Run, from: u16, length: u16, base: u32, counting: Counting<'_>) -> bool {
-        let to = from + length;
-        let mut alive = false;
-        let (covers, mut at) = (run.covers.as_slice(), 0);
-        while let Some(first) = covers.get(at) {
-            let (instance, start) = (first.instance, at);
-            at += 1;
-            while covers.get(at).is_some_and(|cover| cover.instance == instance) {
-                at += 1;
-            }
-            if base > 0 && !self.is_alive(instance, base) {
+    /// Lists who holds all `base` blocks walked so far.
+    fn list_alive(&mut self, base: u32) {
+        let Answer { holders, longest, .. } = &self.answer;
+        self.alive.resize(holders.len(), 0);
+        self.hits.resize(holders.len(), 0);
+        let mut alive = 0;
+        for (hit, (holder, longest)) in holders.iter().zip(longest).enumerate() {
+            // who does not is written over by the next
+            self.alive[alive] = *holder;
+            self.hits[alive] = hit as u32;
+            alive += usize::from(*longest == base);
+        }
+        self.alive.truncate(alive);
+        self.hits.truncate(alive);
+    }
+
+    /// Credits a further stretch, at depth `base`, to those alive, and drops those who do not hold all of it.
+    ///
+    /// Both they and the covers are in the order of instances, and mostly the same owners: those are kept many at a time.
+    fn follow(&mut self, covers: &Covers, stretch: Stretch, base: u32, counting: Counting<'_>) {
+        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        let plain = counting.everybody && covers.is_plain();
+        let (mut read, mut write) = (0, 0);
+        let Range { start: mut at, end } = counting.range(holders);
+        while read < self.alive.len() && at < end {
+            let same = if plain { equal_words(&self.alive[read..], &holders[at..]) } else { 0 };
+            if same > 0 {
+                write = self.keep(read, write, covers, at..at + same, stretch, base);
+                (read, at) = (read + same, at + same);
                 continue;
             }
-            if counting.everybody && at == start + 1 {
-                alive |= self.credit_one(first, from, to, base) == length;
+            let (own, other) = (instance_of(self.alive[read]), instance_of(holders[at]));
+            if own > other {
+                at += holders[at..end].partition_point(|word| instance_of(*word) < own);
                 continue;
             }
-            let held = self.credit_group(&covers[start..at], from, to, counting, base);
-            if held > 0 {
-                let hit = self.hit(instance);
-                self.answer.hit_mut(hit).longest = base + u32::from(held);
-                alive |= held == length;
+            let hit = self.hits[read];
+            let mut held = 0;
+            if own == other {
+                let group = at..group_end(holders, at);
+                at = group.end;
+                held = self.credit(covers, group, stretch, Some(hit), base, counting);
             }
+            if held == length {
+                self.alive[write] = self.answer.holders[hit as usize];
+                self.hits[write] = hit;
+                write += 1;
+            } else {
+                self.answer.longest[hit as usize] = base + u32::from(held);
+            }
+            read += 1;
         }
-        alive
-    }
-
-    fn is_alive(&mut self, instance: u32, base: u32) -> bool {
-        let seen = self.seen[instance as usize];
-        seen.walk == self.walk && self.answer.hit_mut(seen.hit).longest == base
-    }
-
-    fn hit(&mut self, instance: u32) -> u32 {
-        let seen = &mut self.seen[instance as usize];
-        if seen.walk != self.walk {
-            *seen = Seen { walk: self.walk, hit: self.answer.start(instance) };
+        for hit in &self.hits[read..] {
+            self.answer.longest[*hit as usize] = base;
         }
-        seen.hit
+        self.alive.truncate(write);
+        self.hits.truncate(write);
     }
 
-    /// The only owner of an instance here; the way of nearly every walk.
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32) -> u16 {
-        let held = cover.extent(from).min(to) - from;
+    /// [`Scratch::follow`] for those alive from `read` on whose only owners' covers these are; moves those who stay
+    /// to `write`, and returns the end of what is written.
+    fn keep(
+        &mut self,
+        read: usize,
+        mut write: usize,
+        covers: &Covers,
+        which: Range<usize>,
+        stretch: Stretch,
+        base: u32,
+    ) -> usize {
+        let many = which.len();
+        if covers.hold(which.clone(), stretch) {
+            if read != write {
+                self.alive.copy_within(read..read + many, write);
+                self.hits.copy_within(read..read + many, write);
+            }
+            return write + many;
+        }
+        let length = stretch.end - stretch.start;
+        for (at, span) in (read..).zip(covers.firsts(which)) {
+            let (held, hit) = (within(span, stretch), self.hits[at]);
+            self.answer.longest[hit as usize] = base + u32::from(held);
+            self.alive[write] = self.alive[at];
+            self.hits[write] = hit;
+            write += usize::from(held == length);
+        }
+        write
+    }
+
+    /// Credits one instance's covers with a stretch at depth `base`; returns how many blocks of it the instance
+    /// holds in a row. Without a hit it gets one, when that is any.
+    fn credit(
+        &mut self,
+        covers: &Covers,
+        group: Range<usize>,
+        stretch: Stretch,
+        hit: Option<u32>,
+        base: u32,
+        counting: Counting<'_>,
+    ) -> u16 {
+        let mut members = std::mem::take(&mut self.group);
+        members.clear();
+        let owner = |at: &usize| Holder::of_word(covers.holders()[*at]).owner;
+        members.extend(group.filter(|at| counting.takes(owner(at))).map(|at| at as u32));
+        let held = match members.as_slice() {
+            [] => 0,
+            [only] => self.credit_one(covers, *only, stretch, hit, base, counting),
+            _ => self.credit_many(covers, &members, stretch, hit, base, counting),
+        };
+        self.group = members;
+        held
+    }
+
+    /// The only owner of an instance here.
+    fn credit_one(
+        &mut self,
+        covers: &Covers,
+        at: u32,
+        stretch: Stretch,
+        hit: Option<u32>,
+        base: u32,
+        counting: Counting<'_>,
+    ) -> u16 {
+        let held = covers.at(at as usize).extent(stretch.start).min(stretch.end) - stretch.start;
         if held == 0 {
             return 0;
         }
-        let blocks = u32::from(held);
-        let hit = self.hit(cover.instance);
-        self.answer.hit_mut(hit).longest = base + blocks;
-        self.answer.add_medium(hit, cover.medium, blocks);
-        if let Some(rank) = cover.rank() {
-            self.answer.add_rank(hit, rank, blocks);
+        let word = covers.holders()[at as usize];
+        match hit {
+            None => self.answer.take_all(&[word], u32::from(held)),
+            Some(hit) if self.answer.holders[hit as usize] == word => {}
+            Some(hit) => {
+                let tally = self.answer.tally(hit, base, counting.owners);
+                if let Some(owner) = counting.owner(Holder::of_word(word).owner) {
+                    self.answer.add_owner(tally, owner, u32::from(held));
+                }
+            }
         }
         held
     }
 
     /// Several owners of one instance: they take turns, and a medium or rank counts their union.
-    fn credit_group(
+    fn credit_many(
         &mut self,
-        group: &[Cover],
-        from: u16,
-        to: u16,
-        counting: Counting<'_>,
+        covers: &Covers,
+        members: &[u32],
+        stretch: Stretch,
+        hit: Option<u32>,
         base: u32,
+        counting: Counting<'_>,
     ) -> u16 {
-        let Counting { owners, filter, .. } = counting;
-        let takes =
-            |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
-        let mut end = from;
-        loop {
-            let further = group.iter().filter(takes).map(|cover| cover.extent(end)).max().unwrap_or(end);
-            if further == end || end >= to {
+        let cover = |at: &u32| covers.at(*at as usize);
+        let mut end = stretch.start;
+        while end < stretch.end {
+            let further = members.iter().map(|at| cover(at).extent(end)).max().unwrap_or(end);
+            if further == end {
                 break;
             }
             end = further;
         }
-        let end = end.min(to);
-        if end == from {
+        let held = Stretch { start: stretch.start, end: end.min(stretch.end) };
+        if held.start == held.end {
             return 0;
         }
-        let hit = self.hit(group[0].instance);
-        self.answer.hit_mut(hit).longest = base;
-        let mut members = std::mem::take(&mut self.group);
-        members.clear();
-        for (at, cover) in group.iter().enumerate().filter(|(_, cover)| takes(cover)) {
-            if let Some(owner) = &owners[cover.owner as usize] {
-                members.push((owner.medium, owner.rank, at as u32));
+        let owner = |at: &u32| counting.owner(Holder::of_word(covers.holders()[*at as usize]).owner);
+        let hit = hit.unwrap_or_else(|| {
+            let first = covers.holders()[members[0] as usize];
+            self.answer.start(instance_of(first))
+        });
+        let tally = self.answer.tally(hit, base, counting.owners);
+        let medium = |at: &u32| owner(at).map(|owner| owner.medium);
+        let rank = |at: &u32| owner(at).and_then(|owner| owner.rank);
+        for (number, member) in members.iter().enumerate() {
+            let before = &members[..number];
+            if let Some(own) = medium(member).filter(|own| !before.iter().any(|at| medium(at) == Some(*own))) {
+                let of = members.iter().filter(|at| medium(at) == Some(own));
+                let blocks = self.union(of.map(cover), held);
+                self.answer.add_medium(tally, own, blocks);
+            }
+            if let Some(own) = rank(member).filter(|own| !before.iter().any(|at| rank(at) == Some(*own))) {
+                let of = members.iter().filter(|at| rank(at) == Some(own));
+                let blocks = self.union(of.map(cover), held);
+                self.answer.add_rank(tally, own, blocks);
             }
         }
-        for (at, (medium, rank, _)) in members.iter().enumerate() {
-            if !members[..at].iter().any(|(other, ..)| other == medium) {
-                let of = members.iter().filter(|(other, ..)| other == medium);
-                let blocks = self.union(of.map(|(.., cover)| &group[*cover as usize]), from, end);
-                self.answer.add_medium(hit, *medium, blocks);
-            }
-            if let Some(rank) = rank
-                && !members[..at].iter().any(|(_, other, _)| *other == Some(*rank))
-            {
-                let of = members.iter().filter(|(_, other, _)| *other == Some(*rank));
-                let blocks = self.union(of.map(|(.., cover)| &group[*cover as usize]), from, end);
-                self.answer.add_rank(hit, *rank, blocks);
-            }
-        }
-        self.group = members;
-        end - from
+        held.end - held.start
     }
 
-    /// Positions in `from..to` that any of the covers holds.
-    fn union<'a>(&mut self, mut covers: impl Iterator<Item = &'a Cover>, from: u16, to: u16) -> u32 {
+    /// Positions of a stretch that any of the covers holds.
+    fn union<'a>(&mut self, mut covers: impl Iterator<Item = Cover<'a>>, stretch: Stretch) -> u32 {
+        let Stretch { start: from, end: to } = stretch;
         let Some(first) = covers.next() else { return 0 };
         let Some(second) = covers.next() else { return first.count(from, to) };
         self.spans.clear();
@@ -307,4 +466,10 @@ impl Scratch {
         }
         blocks
     }
+}
+
+/// How many blocks of a stretch a span holds from the stretch's start on.
+fn within(span: Stretch, stretch: Stretch) -> u16 {
+    let held = span.end.min(stretch.end).saturating_sub(stretch.start);
+    if span.start <= stretch.start { held } else { 0 }
 }

@@ -37,7 +37,7 @@ fn kept(span: Kept) -> Stretch {
 }
 
 /// Spans that are compared at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 4;
 
 /// The covers of one run.
 #[derive(Debug, Default)]
@@ -124,19 +124,19 @@ impl Covers {
     /// Whether the first spans of all these covers hold all of a stretch.
     pub fn hold(&self, which: std::ops::Range<usize>, stretch: Stretch) -> bool {
         let bound = keep(stretch);
+        let missing = |span: &Kept| [span[0].saturating_sub(bound[0]), span[1].saturating_sub(bound[1])];
         let (many, few) = self.spans()[which].as_chunks::<AT_ONCE>();
         let mut short = [[0_u16; 2]; AT_ONCE];
         for spans in many {
             for (short, span) in short.iter_mut().zip(spans) {
-                short[0] |= span[0].saturating_sub(bound[0]);
-                short[1] |= span[1].saturating_sub(bound[1]);
+                let missing = missing(span);
+                short[0] |= missing[0];
+                short[1] |= missing[1];
             }
         }
-        for (short, span) in short.iter_mut().zip(few) {
-            short[0] |= span[0].saturating_sub(bound[0]);
-            short[1] |= span[1].saturating_sub(bound[1]);
-        }
-        short == [[0; 2]; AT_ONCE]
+        // apart, so that what the many wrote at once is not read in pieces
+        let few = few.iter().map(missing).fold(0, |short, missing| short | missing[0] | missing[1]);
+        few == 0 && (many.is_empty() || short == [[0; 2]; AT_ONCE])
     }
 
     /// Index of an owner's cover, or where it would stand.

@@ -16,9 +16,10 @@ impl Pins {
         self.0.last().map_or(0, |(at, _)| at + 1)
     }
 
-    /// The positions kept, ascending, as many as there are.
-    pub fn positions(&self) -> impl ExactSizeIterator<Item = u16> {
-        self.0.iter().map(|(at, _)| *at)
+    /// Those of the positions `from..to` that are kept, ascending, and how many keep each.
+    pub fn between(&self, from: usize, to: usize) -> &[(u16, u32)] {
+        let before = |at: usize| self.0.partition_point(|(pinned, _)| usize::from(*pinned) < at);
+        &self.0[before(from)..before(to).max(before(from))]
     }
 
     /// Keeps a position once more.

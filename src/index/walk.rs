@@ -172,23 +172,44 @@ fn next_stretch<'r>(
 }
 
 /// Blocks that the run from `place` on and the path from `base` on have in common; at least 1.
+#[inline]
 fn common_length(run: &Run, place: Place, path: &mut Path<'_>, base: usize) -> usize {
     let stretch = &run.hashes[usize::from(place.at)..];
     let most = stretch.len().min(path.blocks() - base);
-    let (mut equal, mut step) = (1, FIRST_STEP);
+    let mut step = if path.is_known() { most } else { FIRST_STEP };
+    let mut equal = 1;
     while equal < most {
         let until = most.min(equal + step);
         let asked = &path.first(base + until)[base..];
-        if stretch[until - 1] == asked[until - 1] {
-            equal = until;
-            step *= 4;
-            continue;
+        if stretch[until - 1] != asked[until - 1] {
+            return differing(run, usize::from(place.at), asked, equal..until - 1);
         }
-        let between = equal..until - 1;
-        let differing = partition_point(between, |at| stretch[at] == asked[at]);
-        return differing;
+        equal = until;
+        step *= 4;
     }
     equal
+}
+
+/// The first of the positions `between` (or its end) at which a run from `from` on differs from what is asked.
+///
+/// Where something else goes on behind a block of the run, that block is pinned: the path left the run at a pin, if
+/// it goes on at all.
+fn differing(run: &Run, from: usize, asked: &[u64], between: Range<usize>) -> usize {
+    let stretch = &run.hashes[from..];
+    let Range { start: mut low, end: mut high } = between;
+    let pins = run.pins.between(from + low, from + high);
+    let equal = |position: usize| stretch[position] == asked[position];
+    let passed = partition_point(0..pins.len(), |at| equal(usize::from(pins[at].0) - from));
+    if let Some((pin, _)) = passed.checked_sub(1).and_then(|last| pins.get(last)) {
+        low = usize::from(*pin) + 1 - from;
+        if low < high && !equal(low) {
+            return low;
+        }
+    }
+    if let Some((pin, _)) = pins.get(passed) {
+        high = usize::from(*pin) - from;
+    }
+    partition_point(low..high, equal)
 }
 
 fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {

@@ -64,6 +64,24 @@ impl Written {
     }
 }
 
+/// A set of small numbers.
+#[derive(Default)]
+struct Numbers(Vec<u64>);
+
+impl Numbers {
+    fn insert(&mut self, number: u32) {
+        let word = number as usize / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (number % 64);
+    }
+
+    fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+}
+
 /// The entry of an instance of which nothing is known here.
 pub fn zeros(out: &mut Vec<u8>, key: &[u8], ranks: &[u32]) {
     out.extend_from_slice(key);
@@ -110,7 +128,7 @@ pub fn fragment(
     let filter = Filter { instance, media, rank: None };
     shard.query(&contexts, path, filter);
     let mut writer = Writer { question, contexts, filter, start: out.len(), out };
-    let mut done: Vec<u32> = Vec::new();
+    let mut done = Numbers::default();
     let entries = view.entries(question.tenant());
     for entry in entries.iter().filter(|entry| entry.home == me) {
         let number = entry.number.or_else(|| shard.find_instance(&entry.name));
@@ -118,15 +136,17 @@ pub fn fragment(
             continue;
         }
         writer.entry(shard, entry, number, path, detail);
-        done.extend(number);
+        if let Some(number) = number {
+            done.insert(number);
+        }
     }
     // what is left holds blocks under the tenant without being registered there, or is the one asked for
     let unannounced: Vec<u32> = match instance {
         Some(number) => vec![number],
-        None => shard.present(question.tenant()).collect(),
+        None => shard.present(question.tenant()).filter(|number| !done.contains(*number)).collect(),
     };
     for number in unannounced {
-        if !done.contains(&number) {
+        if !done.contains(number) {
             let name = shard.instance_name(number).to_owned();
             let entry = Entry { key: key_of(&name), name, home: me, number: Some(number), ranks: Vec::new() };
             writer.entry(shard, &entry, Some(number), path, detail);

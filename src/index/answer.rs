@@ -29,11 +29,20 @@ struct Tally {
     more: bool,
 }
 
+/// All owners of one run, each the only one of its instance, held so many blocks: they stand in the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    pub(super) run: u32,
+    pub(super) blocks: u32,
+}
+
 /// What a walk found; [`Found`] reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The context of the owners, once somebody walked there.
     pub(super) context: Option<u32>,
+    /// Then there is nothing else.
+    pub(super) whole: Option<Whole>,
     /// By instance, ascending: the instance above its only owner, or above a tally's number.
     pub(super) holders: Vec<u64>,
     /// Blocks walked, of each.
@@ -49,6 +58,7 @@ impl Answer {
     /// Forgets everything, keeps the memory.
     pub(super) fn clear(&mut self) {
         self.context = None;
+        self.whole = None;
         self.holders.clear();
         self.longest.clear();
         self.tallies.clear();
@@ -60,6 +70,13 @@ impl Answer {
     pub(super) fn take_all(&mut self, holders: &[u64], blocks: u32) {
         self.holders.extend_from_slice(holders);
         self.longest.resize(self.holders.len(), blocks);
+    }
+
+    /// Puts what is whole into the answer, so that it can be told apart.
+    pub(super) fn unfold(&mut self, holders: &[u64]) {
+        if let Some(whole) = self.whole.take() {
+            self.take_all(holders, whole.blocks);
+        }
     }
 
     /// The same for owners that held different numbers of blocks, or none.
@@ -159,7 +176,9 @@ impl Answer {
             let both = next == next_other;
             match (next, next_other) {
                 (None, None) => return,
-                (Some(_), Some(_)) if both && one.longest[at] < other.longest[at_other] => self.copy(other, at_other),
+                (Some(_), Some(_)) if both && one.longest[at] < other.longest[at_other] => {
+                    self.copy(other, at_other)
+                }
                 (Some(own), Some(theirs)) if theirs < own => self.copy(other, at_other),
                 (None, Some(_)) => self.copy(other, at_other),
                 (Some(_), _) => self.copy(one, at),
@@ -174,7 +193,7 @@ impl Answer {
         let Holder { instance, .. } = Holder::of_word(from.holders[hit]);
         let to = self.start(instance);
         self.longest[to as usize] = from.longest[hit];
-        let found = Found { answer: from, owners: &[] };
+        let found = Found { answer: from, owners: &[], holders: &from.holders };
         let tally = self.tallies.len() as u32 - 1;
         for (medium, blocks) in found.media(hit as u32) {
             self.add_medium(tally, medium, blocks);
@@ -190,30 +209,58 @@ impl Answer {
 pub struct Found<'a> {
     pub(super) answer: &'a Answer,
     pub(super) owners: &'a [Option<Owner>],
+    /// What the hits are.
+    pub(super) holders: &'a [u64],
 }
+
+/// Hits, one after the other.
+struct Hits<'a> {
+    holders: std::slice::Iter<'a, u64>,
+    longest: std::slice::Iter<'a, u32>,
+    whole: u32,
+}
+
+impl Iterator for Hits<'_> {
+    type Item = Hit;
+
+    fn next(&mut self) -> Option<Hit> {
+        let word = self.holders.next()?;
+        let longest = self.longest.next().copied().unwrap_or(self.whole);
+        Some(Hit { instance: (word >> 32) as u32, longest })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.holders.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Hits<'_> {}
 
 impl<'a> Found<'a> {
     /// The instances that hold at least the first block, ascending.
     pub fn hits(self) -> impl ExactSizeIterator<Item = Hit> + 'a {
-        let hits = self.answer.holders.iter().zip(&self.answer.longest);
-        hits.map(|(word, longest)| Hit { instance: (word >> 32) as u32, longest: *longest })
+        let whole = self.answer.whole.map_or(0, |whole| whole.blocks);
+        Hits { holders: self.holders.iter(), longest: self.answer.longest.iter(), whole }
     }
 
     /// The hit of an instance.
     pub fn find(self, instance: u32) -> Option<u32> {
-        let holders = &self.answer.holders;
+        let holders = self.holders;
         let at = holders.partition_point(|word| ((word >> 32) as u32) < instance);
         holders.get(at).filter(|word| (*word >> 32) as u32 == instance).map(|_| at as u32)
     }
 
     /// Blocks walked of a hit.
     pub fn longest(self, hit: u32) -> u32 {
-        self.answer.longest[hit as usize]
+        match self.answer.whole {
+            Some(whole) => whole.blocks,
+            None => self.answer.longest[hit as usize],
+        }
     }
 
     /// What is behind a hit: the number of its tally, or its owner.
     fn behind(self, hit: u32) -> Result<u32, Option<&'a Owner>> {
-        let Holder { owner, .. } = Holder::of_word(self.answer.holders[hit as usize]);
+        let Holder { owner, .. } = Holder::of_word(self.holders[hit as usize]);
         if owner & TALLIED == 0 {
             return Err(self.owners.get(owner as usize).and_then(Option::as_ref));
         }
@@ -257,9 +304,7 @@ impl<'a> Found<'a> {
                 let known = &self.answer.tallies[tally as usize];
                 (known.first_rank, known.more.then_some(tally))
             }
-            Err(owner) => {
-                (owner.and_then(|owner| owner.rank).map(|rank| (rank, self.longest(hit))), None)
-            }
+            Err(owner) => (owner.and_then(|owner| owner.rank).map(|rank| (rank, self.longest(hit))), None),
         };
         let listed = if more.is_some() { self.answer.ranks.as_slice() } else { &[] };
         let listed = listed.iter().filter(move |(of, ..)| Some(*of) == more);

@@ -3,7 +3,8 @@
 use super::context::{Context, ContextKey, Owner};
 use super::publisher::Registration;
 use crate::event::Skip;
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Contexts of one shard.

@@ -2,6 +2,7 @@
 //! one piece of memory. A walk compares all spans at once and copies the owners; what is rare stands elsewhere.
 
 use super::cover::{Cover, Spans, Stretch};
+use std::cell::Cell;
 
 /// Whose cover it is: the instance above the owner's number within the context. A run's covers are sorted by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,17 +37,21 @@ fn kept(span: Kept) -> Stretch {
     Stretch { start: span[0], end: !span[1] }
 }
 
+/// What no stretch lies within.
+const UNSURE: Kept = [u16::MAX; 2];
 /// Spans that are compared at once.
 const AT_ONCE: usize = 4;
 
 /// The covers of one run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Covers {
     /// With room for `n` owners: `n` words of owners, `n` half words of spans, `n` half words of lists.
     words: Box<[u64]>,
     len: u32,
     /// Neighbours that belong to one instance.
     crowded: u32,
+    /// A stretch that the first spans of all covers hold, as far as somebody looked; mostly there is no need to look again.
+    sure: Cell<Kept>,
     /// Spans behind holes.
     // boxed, since holes are rare
     holes: Option<Box<Holes>>,
@@ -68,6 +73,12 @@ impl Holes {
 
 fn bytes_of(more: &Vec<Stretch>) -> usize {
     more.capacity() * size_of::<Stretch>()
+}
+
+impl Default for Covers {
+    fn default() -> Self {
+        Self { words: Box::default(), len: 0, crowded: 0, sure: Cell::new(UNSURE), holes: None }
+    }
 }
 
 impl Covers {
@@ -121,11 +132,28 @@ impl Covers {
         self.spans()[which].iter().map(|span| kept(*span))
     }
 
+    /// Whether the first spans of all covers hold all of a stretch.
+    #[inline]
+    pub fn all_hold(&self, stretch: Stretch) -> bool {
+        let (sure, bound) = (self.sure.get(), keep(stretch));
+        sure[0] <= bound[0] && sure[1] <= bound[1] || self.make_sure(stretch)
+    }
+
+    fn make_sure(&self, stretch: Stretch) -> bool {
+        if !self.hold(0..self.len(), stretch) {
+            return false;
+        }
+        let both = |sure: Kept, span: &Kept| [sure[0].max(span[0]), sure[1].max(span[1])];
+        self.sure.set(self.spans().iter().fold([0, 0], both));
+        true
+    }
+
     /// Whether the first spans of all these covers hold all of a stretch.
     pub fn hold(&self, which: std::ops::Range<usize>, stretch: Stretch) -> bool {
         let bound = keep(stretch);
         let missing = |span: &Kept| [span[0].saturating_sub(bound[0]), span[1].saturating_sub(bound[1])];
-        let (many, few) = self.spans()[which].as_chunks::<AT_ONCE>();
+        let spans = &self.spans()[which];
+        let (many, few) = spans.as_chunks::<AT_ONCE>();
         let mut short = [[0_u16; 2]; AT_ONCE];
         for spans in many {
             for (short, span) in short.iter_mut().zip(spans) {
@@ -169,7 +197,11 @@ impl Covers {
 
     /// Adds a stretch to a cover.
     pub fn add(&mut self, at: usize, span: Stretch) {
+        let sure = self.sure.get();
         self.edit(at, |spans| spans.add(span));
+        if self.holes.is_none() {
+            self.sure.set(sure);
+        }
     }
 
     /// Takes a stretch away that is held as a whole; returns whether anything is left.
@@ -193,6 +225,7 @@ impl Covers {
         let mut spans = Spans { first: kept(self.spans()[at]), more };
         let result = change(&mut spans);
         self.halves_mut()[at] = bytemuck::cast(keep(spans.first));
+        self.sure.set(UNSURE);
         if known.is_some_and(|known| known.is_ok()) || !spans.more.is_empty() {
             self.keep_more(self.words[at], spans.more, before);
         }
@@ -231,6 +264,7 @@ impl Covers {
         halves[at] = bytemuck::cast(keep(span));
         halves[room + at] = listed;
         self.len += 1;
+        self.sure.set(UNSURE);
         self.crowded = self.crowded + self.pairs(at) - u32::from(self.is_pair(at.wrapping_sub(1), at + 1));
     }
 
@@ -245,6 +279,7 @@ impl Covers {
         halves.copy_within(at + 1..len, at);
         halves.copy_within(room + at + 1..room + len, room + at);
         self.len -= 1;
+        self.sure.set(UNSURE);
         if self.len() * 4 < room {
             self.make_room(self.len() * 2);
         }
@@ -327,6 +362,8 @@ mod tests {
             for (start, end) in [(0, 1), (3, 9), (20, 21)] {
                 let all = naive.values().all(|(_, held)| (start..end).all(|at| held.contains(&at)));
                 prop_assert_eq!(covers.hold(0..covers.len(), Stretch { start, end }), all);
+                prop_assert_eq!(covers.all_hold(Stretch { start, end }), all);
+                prop_assert_eq!(covers.all_hold(Stretch { start, end }), all);
             }
         }
         let behind = covers.holes.iter().flat_map(|holes| &holes.by_holder).map(|(_, more)| bytes_of(more));

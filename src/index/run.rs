@@ -56,10 +56,7 @@ pub struct Run {
 impl Run {
     /// Heap bytes, but for what stands in the columns.
     fn heap(&self) -> usize {
-        size_of::<Self>()
-            + self.hashes.capacity() * size_of::<u64>()
-            + self.covers.heap()
-            + self.pins.heap()
+        size_of::<Self>() + self.hashes.capacity() * size_of::<u64>() + self.covers.heap() + self.pins.heap()
     }
 
     /// Index of an owner's cover, or where it would stand.

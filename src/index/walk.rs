@@ -5,7 +5,7 @@
 //! before it. Hashes of the prompt are computed as far as runs go, so a prompt whose first block misses costs
 //! one hash.
 
-use super::answer::{Answer, Found};
+use super::answer::{Answer, Found, Whole};
 use super::context::{Context, Owner};
 use super::cover::{Cover, Stretch};
 use super::covers::{Covers, Holder};
@@ -90,7 +90,10 @@ fn group_end(holders: &[u64], at: usize) -> usize {
 fn equal_words(one: &[u64], other: &[u64]) -> usize {
     let (many, _) = one.as_chunks::<AT_ONCE>();
     let (others, _) = other.as_chunks::<AT_ONCE>();
-    let done = many.iter().zip(others).take_while(|(one, other)| one == other).count() * AT_ONCE;
+    let equal = |one: &[u64; AT_ONCE], other: &[u64; AT_ONCE]| {
+        one.iter().zip(other).fold(0, |differing, (one, other)| differing | (one ^ other)) == 0
+    };
+    let done = many.iter().zip(others).take_while(|(one, other)| equal(one, other)).count() * AT_ONCE;
     done + one[done..].iter().zip(&other[done..]).take_while(|(one, other)| one == other).count()
 }
 
@@ -103,6 +106,8 @@ pub(super) struct Scratch {
     /// Who holds all blocks walked so far, as in the answer, and the hits that is; kept from the second stretch on.
     alive: Vec<u64>,
     hits: Vec<u32>,
+    /// Where they begin: who stood before has died.
+    first_alive: usize,
     group: Vec<u32>,
     spans: Vec<(u16, u16)>,
 }
@@ -119,10 +124,12 @@ impl Shard {
                 scratch.answer.clear();
             }
             scratch.walk(context, runs, path, filter);
+            scratch.answer.context = Some(*number);
             if contexts.len() > 1 {
+                if let Some(whole) = scratch.answer.whole {
+                    scratch.answer.unfold(runs.get(whole.run).covers.holders());
+                }
                 scratch.answer.tally_all(&context.owners);
-            } else {
-                scratch.answer.context = Some(*number);
             }
             if at > 0 {
                 let Scratch { answer, other, longer, .. } = scratch;
@@ -136,7 +143,10 @@ impl Shard {
     pub fn answer(&self) -> Found<'_> {
         let answer = &self.walk.answer;
         let owners = answer.context.and_then(|number| self.contexts.try_get(number));
-        Found { answer, owners: owners.map_or(&[], |context| &context.owners) }
+        let owners = owners.map_or(&[][..], |context| &context.owners);
+        let run = answer.whole.map(|whole| self.runs.try_get(whole.run));
+        let holders = run.map_or(&answer.holders[..], |run| run.map_or(&[], |run| run.covers.holders()));
+        Found { answer, owners, holders }
     }
 
     /// A copy of the answer, to be put back after a further query.
@@ -155,20 +165,22 @@ impl Shard {
     }
 }
 
-/// What stands of the path from `base` on in one run.
-fn next_stretch<'r>(
-    context: &Context,
-    runs: &'r Runs,
-    path: &mut Path<'_>,
-    base: usize,
-) -> Option<(&'r Run, Stretch)> {
+/// Where the block of a path at depth `base` stands, when there is such a block.
+#[inline]
+fn find(context: &Context, path: &mut Path<'_>, base: u32) -> Option<Place> {
+    let base = base as usize;
     if base >= path.blocks() {
         return None;
     }
-    let place = context.find(path.first(base + 1)[base])?;
+    context.find(path.first(base + 1)[base])
+}
+
+/// What the path from depth `base` on shares with the run that goes on at `place`.
+#[inline]
+fn stretch_at<'r>(runs: &'r Runs, place: Place, path: &mut Path<'_>, base: u32) -> (&'r Covers, Stretch) {
     let run = runs.get(place.run);
-    let length = common_length(run, place, path, base);
-    Some((run, Stretch { start: place.at, end: place.at + length as u16 }))
+    let length = common_length(run, place, path, base as usize);
+    (&run.covers, Stretch { start: place.at, end: place.at + length as u16 })
 }
 
 /// Blocks that the run from `place` on and the path from `base` on have in common; at least 1.
@@ -197,6 +209,9 @@ fn common_length(run: &Run, place: Place, path: &mut Path<'_>, base: usize) -> u
 fn differing(run: &Run, from: usize, asked: &[u64], between: Range<usize>) -> usize {
     let stretch = &run.hashes[from..];
     let Range { start: mut low, end: mut high } = between;
+    if low == high || stretch[low] != asked[low] {
+        return low;
+    }
     let pins = run.pins.between(from + low, from + high);
     let equal = |position: usize| stretch[position] == asked[position];
     let passed = partition_point(0..pins.len(), |at| equal(usize::from(pins[at].0) - from));
@@ -225,43 +240,51 @@ impl Scratch {
     fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
         let everybody = filter.is_all() && context.retired == 0;
         let counting = Counting { owners: &context.owners, filter, everybody };
-        let Some((run, stretch)) = next_stretch(context, runs, path, 0) else { return };
+        let Some(place) = find(context, path, 0) else { return };
+        let (first, stretch) = stretch_at(runs, place, path, 0);
         let mut base = u32::from(stretch.end - stretch.start);
-        if !self.begin(&run.covers, stretch, counting) {
+        if !self.begin(place.run, first, stretch, counting) {
             return;
         }
-        let Some(mut next) = next_stretch(context, runs, path, base as usize) else { return };
-        self.list_alive(base);
-        loop {
-            let (run, stretch) = next;
-            self.follow(&run.covers, stretch, base, counting);
-            base += u32::from(stretch.end - stretch.start);
-            if self.alive.is_empty() {
+        let mut listed = false;
+        while let Some(place) = find(context, path, base) {
+            let (covers, stretch) = stretch_at(runs, place, path, base);
+            let end = base + u32::from(stretch.end - stretch.start);
+            if let Some(whole) = &mut self.answer.whole {
+                if covers.is_plain() && covers.holders() == first.holders() && covers.all_hold(stretch) {
+                    (whole.blocks, base) = (end, end);
+                    continue;
+                }
+                self.answer.unfold(first.holders());
+            }
+            if !listed {
+                self.list_alive(base);
+                listed = true;
+            }
+            self.follow(covers, stretch, base, counting);
+            if self.alive.len() == self.first_alive {
                 return;
             }
-            match next_stretch(context, runs, path, base as usize) {
-                Some(more) => next = more,
-                None => break,
-            }
+            base = end;
         }
-        for hit in &self.hits {
-            self.answer.longest[*hit as usize] = base;
+        if listed {
+            for hit in &self.hits[self.first_alive..] {
+                self.answer.longest[*hit as usize] = base;
+            }
         }
     }
 
     /// Credits the first stretch of a walk; returns whether any instance holds all of it.
-    fn begin(&mut self, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
+    fn begin(&mut self, run: u32, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
         let (holders, length) = (covers.holders(), stretch.end - stretch.start);
         if counting.everybody && covers.is_plain() {
-            let all = 0..covers.len();
-            if covers.hold(all.clone(), stretch) {
-                self.answer.take_all(holders, u32::from(length));
+            if covers.all_hold(stretch) {
+                self.answer.whole = Some(Whole { run, blocks: u32::from(length) });
                 return !covers.is_empty();
             }
-            let first = self.answer.longest.len();
-            let held = covers.firsts(all).map(|span| u32::from(within(span, stretch)));
+            let held = covers.firsts(0..covers.len()).map(|span| u32::from(within(span, stretch)));
             self.answer.take_some(holders, held);
-            return self.answer.longest[first..].contains(&u32::from(length));
+            return self.answer.longest.contains(&u32::from(length));
         }
         let Range { start: mut at, end } = counting.range(holders);
         let mut alive = false;
@@ -293,6 +316,7 @@ impl Scratch {
         }
         self.alive.truncate(alive);
         self.hits.truncate(alive);
+        self.first_alive = 0;
     }
 
     /// Credits a further stretch, at depth `base`, to those alive, and drops those who do not hold all of it.
@@ -301,11 +325,15 @@ impl Scratch {
     fn follow(&mut self, covers: &Covers, stretch: Stretch, base: u32, counting: Counting<'_>) {
         let (holders, length) = (covers.holders(), stretch.end - stretch.start);
         let plain = counting.everybody && covers.is_plain();
-        let (mut read, mut write) = (0, 0);
+        let (mut read, mut write) = (self.first_alive, self.first_alive);
         let Range { start: mut at, end } = counting.range(holders);
         while read < self.alive.len() && at < end {
-            let same = if plain { equal_words(&self.alive[read..], &holders[at..]) } else { 0 };
-            if same > 0 {
+            if write == self.first_alive {
+                // nobody stays before these, who may stay where they are
+                (self.first_alive, write) = (read, read);
+            }
+            if plain && self.alive[read] == holders[at] {
+                let same = equal_words(&self.alive[read..], &holders[at..]);
                 write = self.keep(read, write, covers, at..at + same, stretch, base);
                 (read, at) = (read + same, at + same);
                 continue;
@@ -350,7 +378,8 @@ impl Scratch {
         base: u32,
     ) -> usize {
         let many = which.len();
-        if covers.hold(which.clone(), stretch) {
+        let all = many == covers.len() && covers.all_hold(stretch);
+        if all || covers.hold(which.clone(), stretch) {
             if read != write {
                 self.alive.copy_within(read..read + many, write);
                 self.hits.copy_within(read..read + many, write);
@@ -453,7 +482,8 @@ impl Scratch {
         let rank = |at: &u32| owner(at).and_then(|owner| owner.rank);
         for (number, member) in members.iter().enumerate() {
             let before = &members[..number];
-            if let Some(own) = medium(member).filter(|own| !before.iter().any(|at| medium(at) == Some(*own))) {
+            if let Some(own) = medium(member).filter(|own| !before.iter().any(|at| medium(at) == Some(*own)))
+            {
                 let of = members.iter().filter(|at| medium(at) == Some(own));
                 let blocks = self.union(of.map(cover), held);
                 self.answer.add_medium(tally, own, blocks);

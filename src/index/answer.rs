@@ -177,7 +177,7 @@ impl Answer {
             match (next, next_other) {
                 (None, None) => return,
                 (Some(_), Some(_)) if both && one.longest[at] < other.longest[at_other] => {
-                    self.copy(other, at_other)
+                    self.copy(other, at_other);
                 }
                 (Some(own), Some(theirs)) if theirs < own => self.copy(other, at_other),
                 (None, Some(_)) => self.copy(other, at_other),

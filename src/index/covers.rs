@@ -50,7 +50,8 @@ pub struct Covers {
     len: u32,
     /// Neighbours that belong to one instance.
     crowded: u32,
-    /// A stretch that the first spans of all covers hold, as far as somebody looked; mostly there is no need to look again.
+    /// A stretch that the first spans of all covers hold, as far as somebody looked: mostly there is no need to look
+    /// again.
     sure: Cell<Kept>,
     /// Spans behind holes.
     // boxed, since holes are rare

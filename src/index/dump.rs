@@ -1,6 +1,7 @@
 //! What publishers call their blocks, for whoever wants to see it.
 
 use super::context::ContextKey;
+use super::cover::Cover;
 use super::publisher::Publisher;
 use super::run::Place;
 use super::shard::Shard;
@@ -55,8 +56,7 @@ impl Shard {
         runs.flat_map(move |(lane, owner, number)| {
             let run = self.runs.get(number);
             let cover = run.cover_of(publisher.instance, owner).ok().map(|at| run.covers.at(at));
-            let positions =
-                cover.into_iter().flat_map(|cover| cover.spans()).flat_map(|span| span.start..span.end);
+            let positions = cover.into_iter().flat_map(Cover::spans).flat_map(|span| span.start..span.end);
             let dialect = publisher.speech.dialect();
             positions.filter_map(move |at| {
                 let place = Place { run: number, at };

@@ -19,7 +19,7 @@
 //! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
 //! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
 //! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
-//! | [`walk`], [`answer`], [`dump`] | a prefix walked, and names listed |
+//! | [`walk`], `credit`, [`answer`], [`dump`] | a prefix walked, and names listed |
 
 pub mod answer;
 pub mod apply;
@@ -29,6 +29,7 @@ pub mod context;
 pub mod contexts;
 pub mod cover;
 pub mod covers;
+mod credit;
 pub mod dialect;
 pub mod dictionary;
 pub mod dump;

@@ -131,7 +131,7 @@ fn ask_tokens(fleet: &mut Fleet, context: u32, tokens: &[u32], scratch: &mut Vec
 /// Instances found, and the longest walk among them.
 fn found(fleet: &Fleet) -> (usize, u32) {
     let hits = fleet.shard.answer().hits();
-    (hits.len(), hits.iter().map(|hit| hit.longest).max().unwrap_or(0))
+    (hits.len(), hits.map(|hit| hit.longest).max().unwrap_or(0))
 }
 
 fn walk(criterion: &mut Criterion) {

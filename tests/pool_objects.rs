@@ -86,7 +86,7 @@ impl Fleet {
         let mut path = Path::of_tokens(&TOKENS, &[], BLOCK, DEFAULT_SEED, &mut hashes);
         self.shard.query(&[context], &mut path, Filter::ALL);
         let answer = self.shard.answer();
-        answer.hits().first().map_or((0, 0), |hit| (hit.longest * BLOCK, answer.on(0, 1) * BLOCK))
+        answer.hits().next().map_or((0, 0), |hit| (hit.longest * BLOCK, answer.common(0)[1] * BLOCK))
     }
 
     fn leave(mut self, publishers: &[u32]) {

@@ -71,11 +71,12 @@ impl World {
         let mut path = Path::of_tokens(tokens, &[], 1, DEFAULT_SEED, &mut hashes);
         self.shard.query(&contexts, &mut path, Filter::ALL);
         let answer = self.shard.answer();
-        let hit = |(at, hit): (usize, &kvatlas::index::answer::Hit)| {
+        let hit = |(at, hit): (usize, kvatlas::index::answer::Hit)| {
             let name = self.shard.instance_name(hit.instance).to_owned();
-            (name, hit.longest, answer.on(at as u32, 0), answer.on(at as u32, 1))
+            let [gpu, cpu, _] = answer.common(at as u32);
+            (name, hit.longest, gpu, cpu)
         };
-        let mut found: Vec<_> = answer.hits().iter().enumerate().map(hit).collect();
+        let mut found: Vec<_> = answer.hits().enumerate().map(hit).collect();
         found.retain(|(_, longest, ..)| *longest > 0);
         found.sort();
         found

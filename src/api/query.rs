@@ -27,7 +27,8 @@ pub async fn query(daemon: &Rc<Daemon>, request: &Request<'_>, by_hash: bool, ou
         response::error(out, status, &message, request.keep_alive, request.http_10);
     }
     daemon.give_scratch(scratch);
-    daemon.seat.turn.spend(cost.max(COST_LOOKUP)).await;
+    // the connection yields once the answer is written
+    daemon.seat.turn.charge(cost.max(COST_LOOKUP));
 }
 
 type Refused = (u16, String);

@@ -64,6 +64,24 @@ impl Written {
     }
 }
 
+/// A set of small numbers.
+#[derive(Default)]
+struct Numbers(Vec<u64>);
+
+impl Numbers {
+    fn insert(&mut self, number: u32) {
+        let word = number as usize / 64;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (number % 64);
+    }
+
+    fn contains(&self, number: u32) -> bool {
+        self.0.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+}
+
 /// The entry of an instance of which nothing is known here.
 pub fn zeros(out: &mut Vec<u8>, key: &[u8], ranks: &[u32]) {
     out.extend_from_slice(key);
@@ -110,7 +128,7 @@ pub fn fragment(
     let filter = Filter { instance, media, rank: None };
     shard.query(&contexts, path, filter);
     let mut writer = Writer { question, contexts, filter, start: out.len(), out };
-    let mut done: Vec<u32> = Vec::new();
+    let mut done = Numbers::default();
     let entries = view.entries(question.tenant());
     for entry in entries.iter().filter(|entry| entry.home == me) {
         let number = entry.number.or_else(|| shard.find_instance(&entry.name));
@@ -118,15 +136,17 @@ pub fn fragment(
             continue;
         }
         writer.entry(shard, entry, number, path, detail);
-        done.extend(number);
+        if let Some(number) = number {
+            done.insert(number);
+        }
     }
     // what is left holds blocks under the tenant without being registered there, or is the one asked for
     let unannounced: Vec<u32> = match instance {
         Some(number) => vec![number],
-        None => shard.present(question.tenant()).collect(),
+        None => shard.present(question.tenant()).filter(|number| !done.contains(*number)).collect(),
     };
     for number in unannounced {
-        if !done.contains(&number) {
+        if !done.contains(number) {
             let name = shard.instance_name(number).to_owned();
             let entry = Entry { key: key_of(&name), name, home: me, number: Some(number), ranks: Vec::new() };
             writer.entry(shard, &entry, Some(number), path, detail);
@@ -171,7 +191,7 @@ impl Writer<'_> {
             Some(hit) => self.hit(shard, entry, hit),
         }
         if self.question.detail {
-            let longest = hit.map_or(0, |hit| shard.answer().hits()[hit as usize].longest);
+            let longest = hit.map_or(0, |hit| shard.answer().longest(hit));
             self.out.pop();
             self.detail(shard, entry, number, longest, path, detail);
             self.out.push(b'}');
@@ -184,9 +204,9 @@ impl Writer<'_> {
         let tokens = |blocks: u32| u64::from(blocks) * size;
         let out = &mut *self.out;
         out.extend_from_slice(&entry.key);
-        let longest =
-            Written::first(out, "{\"longest_matched\":", tokens(answer.hits()[hit as usize].longest));
-        longest.member(out, ",\"GPU\":", tokens(answer.on(hit, 0)));
+        let longest = Written::first(out, "{\"longest_matched\":", tokens(answer.longest(hit)));
+        let [gpu, cpu, disk] = answer.common(hit);
+        longest.member(out, ",\"GPU\":", tokens(gpu));
         out.extend_from_slice(b",\"DP\":{");
         let start = out.len();
         let rank = |out: &mut Vec<u8>, rank: u32, blocks: u32| {
@@ -204,8 +224,8 @@ impl Writer<'_> {
                 rank(out, other, blocks);
             }
         }
-        longest.member(out, "},\"CPU\":", tokens(answer.on(hit, 1)));
-        longest.member(out, ",\"DISK\":", tokens(answer.on(hit, 2)));
+        longest.member(out, "},\"CPU\":", tokens(cpu));
+        longest.member(out, ",\"DISK\":", tokens(disk));
         for (medium, blocks) in answer.media(hit).filter(|(medium, _)| *medium > 2) {
             out.push(b',');
             json_string(out, shard.medium_name(medium));
@@ -240,9 +260,10 @@ impl Writer<'_> {
 
     fn prefix(&mut self, shard: &mut Shard, number: u32, path: &mut Path<'_>) {
         let Some(hit) = shard.answer().find(number) else { return };
-        let before = shard.answer().clone();
-        let mut media: Vec<u8> = before.media(hit).map(|(medium, _)| medium).collect();
-        let mut ranks: Vec<u32> = before.ranks(hit).map(|(rank, _)| rank).collect();
+        let found = shard.answer();
+        let mut media: Vec<u8> = found.media(hit).map(|(medium, _)| medium).collect();
+        let mut ranks: Vec<u32> = found.ranks(hit).map(|(rank, _)| rank).collect();
+        let before = shard.keep_answer();
         media.sort_unstable();
         ranks.sort_unstable();
         self.media_prefix(shard, number, &media, None, path);
@@ -270,7 +291,7 @@ impl Writer<'_> {
         for medium in media {
             let filter = Filter { instance: Some(number), media: self.filter.media & 1 << medium, rank };
             shard.query(&self.contexts, path, filter);
-            let blocks = shard.answer().hits().first().map_or(0, |hit| hit.longest);
+            let blocks = shard.answer().hits().next().map_or(0, |hit| hit.longest);
             if blocks > 0 || rank.is_none() {
                 comma(self.out, start);
                 json_string(self.out, shard.medium_name(*medium));

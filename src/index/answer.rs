@@ -1,154 +1,314 @@
 //! What a walk found: per instance the blocks walked, and within them the blocks per medium and per rank.
+//!
+//! Nearly always one owner of an instance held all of its walk: then medium and rank are the owner's, and are looked
+//! up when somebody asks. Only where several owners took turns, or one held what another did, they are tallied.
+
+use super::context::Owner;
+use super::covers::Holder;
 
 /// Media that every answer names: GPU, CPU, DISK, EXTERNAL by their numbers.
 const COMMON: usize = 4;
+/// Set in what stands for an owner where a tally stands instead.
+const TALLIED: u32 = 1 << 31;
 
 /// One instance's part of an answer, in blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// Instance, numbered within the shard.
     pub instance: u32,
     /// Blocks walked.
     pub longest: u32,
+}
+
+/// Blocks on each medium and rank.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
     media: [u32; COMMON],
-    first_rank: (u32, u32),
+    first_rank: Option<(u32, u32)>,
+    /// Whether more of it stands beside the tallies.
     more: bool,
 }
 
-/// What a walk found.
+/// All owners of one run, each the only one of its instance, held so many blocks: they stand in the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    pub(super) run: u32,
+    pub(super) blocks: u32,
+}
+
+/// What a walk found; [`Found`] reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    hits: Vec<Hit>,
-    /// (hit, medium, blocks) beyond the common media.
+    /// The context of the owners, once somebody walked there.
+    pub(super) context: Option<u32>,
+    /// Then there is nothing else.
+    pub(super) whole: Option<Whole>,
+    /// By instance, ascending: the instance above its only owner, or above a tally's number.
+    pub(super) holders: Vec<u64>,
+    /// Blocks walked, of each.
+    pub(super) longest: Vec<u32>,
+    tallies: Vec<Tally>,
+    /// (tally, medium, blocks) beyond the common media.
     media: Vec<(u32, u8, u32)>,
-    /// (hit, rank, blocks) beyond the first rank of a hit.
+    /// (tally, rank, blocks) beyond the first rank.
     ranks: Vec<(u32, u32, u32)>,
 }
 
 impl Answer {
     /// Forgets everything, keeps the memory.
-    pub fn clear(&mut self) {
-        self.hits.clear();
+    pub(super) fn clear(&mut self) {
+        self.context = None;
+        self.whole = None;
+        self.holders.clear();
+        self.longest.clear();
+        self.tallies.clear();
         self.media.clear();
         self.ranks.clear();
     }
 
-    /// The instances that hold at least the first block.
-    pub fn hits(&self) -> &[Hit] {
-        &self.hits
+    /// These owners, each the only one of an instance, held so many blocks.
+    pub(super) fn take_all(&mut self, holders: &[u64], blocks: u32) {
+        self.holders.extend_from_slice(holders);
+        self.longest.resize(self.holders.len(), blocks);
     }
 
-    /// Starts a hit; returns its number.
-    pub(super) fn start(&mut self, instance: u32) -> u32 {
-        self.hits.push(Hit { instance, first_rank: (0, u32::MAX), ..Hit::default() });
-        self.hits.len() as u32 - 1
-    }
-
-    /// Makes room for so many hits.
-    pub(super) fn reserve(&mut self, hits: usize) {
-        self.hits.reserve(hits);
-    }
-
-    /// Starts a hit of an instance with one owner; returns its number.
-    #[inline]
-    pub(super) fn start_with(&mut self, instance: u32, blocks: u32, medium: u8, rank: Option<u32>) -> u32 {
-        // one store a field: what is written in pieces and copied as a whole stalls
-        let on = |number| if medium == number { blocks } else { 0 };
-        let first_rank = rank.map_or((0, u32::MAX), |rank| (rank, blocks));
-        let media = [on(0), on(1), on(2), on(3)];
-        self.hits.push(Hit { instance, longest: blocks, media, first_rank, more: false });
-        let number = self.hits.len() as u32 - 1;
-        if usize::from(medium) >= COMMON {
-            self.add_medium(number, medium, blocks);
+    /// Puts what is whole into the answer, so that it can be told apart.
+    pub(super) fn unfold(&mut self, holders: &[u64]) {
+        if let Some(whole) = self.whole.take() {
+            self.take_all(holders, whole.blocks);
         }
-        number
     }
 
-    pub(super) fn hit_mut(&mut self, hit: u32) -> &mut Hit {
-        &mut self.hits[hit as usize]
+    /// The same for owners that held different numbers of blocks, or none.
+    pub(super) fn take_some(&mut self, holders: &[u64], blocks: impl Iterator<Item = u32>) {
+        let first = self.holders.len();
+        self.holders.resize(first + holders.len(), 0);
+        self.longest.resize(first + holders.len(), 0);
+        let mut at = first;
+        for (holder, blocks) in holders.iter().zip(blocks) {
+            // who held nothing is written over by the next
+            self.holders[at] = *holder;
+            self.longest[at] = blocks;
+            at += usize::from(blocks > 0);
+        }
+        self.holders.truncate(at);
+        self.longest.truncate(at);
     }
 
-    #[inline]
-    pub(super) fn add_medium(&mut self, hit: u32, medium: u8, blocks: u32) {
-        let at = &mut self.hits[hit as usize];
+    /// An instance with a tally; returns its hit.
+    pub(super) fn start(&mut self, instance: u32) -> u32 {
+        let tally = self.new_tally();
+        self.holders.push(Holder { instance, owner: tally | TALLIED }.word());
+        self.longest.push(0);
+        self.holders.len() as u32 - 1
+    }
+
+    fn new_tally(&mut self) -> u32 {
+        self.tallies.push(Tally { media: [0; COMMON], first_rank: None, more: false });
+        self.tallies.len() as u32 - 1
+    }
+
+    /// The tally of a hit, which a single owner held for `blocks` blocks if it had none yet.
+    pub(super) fn tally(&mut self, hit: u32, blocks: u32, owners: &[Option<Owner>]) -> u32 {
+        let Holder { instance, owner } = Holder::of_word(self.holders[hit as usize]);
+        if owner & TALLIED != 0 {
+            return owner & !TALLIED;
+        }
+        let tally = self.new_tally();
+        self.holders[hit as usize] = Holder { instance, owner: tally | TALLIED }.word();
+        if let Some(Some(owner)) = owners.get(owner as usize) {
+            self.add_owner(tally, owner, blocks);
+        }
+        tally
+    }
+
+    /// Tallies all hits, so that they no longer need their context.
+    pub(super) fn tally_all(&mut self, owners: &[Option<Owner>]) {
+        for hit in 0..self.holders.len() {
+            self.tally(hit as u32, self.longest[hit], owners);
+        }
+    }
+
+    /// So many blocks more that this owner alone held.
+    pub(super) fn add_owner(&mut self, tally: u32, owner: &Owner, blocks: u32) {
+        self.add_medium(tally, owner.medium, blocks);
+        if let Some(rank) = owner.rank {
+            self.add_rank(tally, rank, blocks);
+        }
+    }
+
+    pub(super) fn add_medium(&mut self, tally: u32, medium: u8, blocks: u32) {
+        let at = &mut self.tallies[tally as usize];
         if let Some(common) = at.media.get_mut(usize::from(medium)) {
             *common += blocks;
             return;
         }
         at.more = true;
-        match self.media.iter_mut().find(|(of, other, _)| *of == hit && *other == medium) {
+        match self.media.iter_mut().find(|(of, other, _)| *of == tally && *other == medium) {
             Some((_, _, known)) => *known += blocks,
-            None => self.media.push((hit, medium, blocks)),
+            None => self.media.push((tally, medium, blocks)),
         }
     }
 
-    #[inline]
-    pub(super) fn add_rank(&mut self, hit: u32, rank: u32, blocks: u32) {
-        let at = &mut self.hits[hit as usize];
-        if at.first_rank.1 == u32::MAX {
-            at.first_rank = (rank, blocks);
-        } else if at.first_rank.0 == rank {
-            at.first_rank.1 += blocks;
-        } else {
-            at.more = true;
-            match self.ranks.iter_mut().find(|(of, other, _)| *of == hit && *other == rank) {
-                Some((_, _, known)) => *known += blocks,
-                None => self.ranks.push((hit, rank, blocks)),
+    pub(super) fn add_rank(&mut self, tally: u32, rank: u32, blocks: u32) {
+        let at = &mut self.tallies[tally as usize];
+        match &mut at.first_rank {
+            None => at.first_rank = Some((rank, blocks)),
+            Some((first, known)) if *first == rank => *known += blocks,
+            Some(_) => {
+                at.more = true;
+                match self.ranks.iter_mut().find(|(of, other, _)| *of == tally && *other == rank) {
+                    Some((_, _, known)) => *known += blocks,
+                    None => self.ranks.push((tally, rank, blocks)),
+                }
             }
         }
+    }
+
+    /// Of two answers, all hits of which are tallied, the longer hit of each instance; of two that are equally long
+    /// that of `one`.
+    pub(super) fn longer(&mut self, one: &Answer, other: &Answer) {
+        self.clear();
+        let (mut at, mut at_other) = (0, 0);
+        loop {
+            let next = one.holders.get(at).map(|word| word >> 32);
+            let next_other = other.holders.get(at_other).map(|word| word >> 32);
+            let both = next == next_other;
+            match (next, next_other) {
+                (None, None) => return,
+                (Some(_), Some(_)) if both && one.longest[at] < other.longest[at_other] => {
+                    self.copy(other, at_other);
+                }
+                (Some(own), Some(theirs)) if theirs < own => self.copy(other, at_other),
+                (None, Some(_)) => self.copy(other, at_other),
+                (Some(_), _) => self.copy(one, at),
+            }
+            let own_first = next.is_some_and(|own| next_other.is_none_or(|theirs| own <= theirs));
+            at += usize::from(own_first);
+            at_other += usize::from(both || !own_first);
+        }
+    }
+
+    fn copy(&mut self, from: &Answer, hit: usize) {
+        let Holder { instance, .. } = Holder::of_word(from.holders[hit]);
+        let to = self.start(instance);
+        self.longest[to as usize] = from.longest[hit];
+        let found = Found { answer: from, owners: &[], holders: &from.holders };
+        let tally = self.tallies.len() as u32 - 1;
+        for (medium, blocks) in found.media(hit as u32) {
+            self.add_medium(tally, medium, blocks);
+        }
+        for (rank, blocks) in found.ranks(hit as u32) {
+            self.add_rank(tally, rank, blocks);
+        }
+    }
+}
+
+/// An answer, beside the owners that it names.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    pub(super) answer: &'a Answer,
+    pub(super) owners: &'a [Option<Owner>],
+    /// What the hits are.
+    pub(super) holders: &'a [u64],
+}
+
+/// Hits, one after the other.
+struct Hits<'a> {
+    holders: std::slice::Iter<'a, u64>,
+    longest: std::slice::Iter<'a, u32>,
+    whole: u32,
+}
+
+impl Iterator for Hits<'_> {
+    type Item = Hit;
+
+    fn next(&mut self) -> Option<Hit> {
+        let word = self.holders.next()?;
+        let longest = self.longest.next().copied().unwrap_or(self.whole);
+        Some(Hit { instance: (word >> 32) as u32, longest })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.holders.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Hits<'_> {}
+
+impl<'a> Found<'a> {
+    /// The instances that hold at least the first block, ascending.
+    pub fn hits(self) -> impl ExactSizeIterator<Item = Hit> + 'a {
+        let whole = self.answer.whole.map_or(0, |whole| whole.blocks);
+        Hits { holders: self.holders.iter(), longest: self.answer.longest.iter(), whole }
     }
 
     /// The hit of an instance.
-    pub fn find(&self, instance: u32) -> Option<u32> {
-        self.hits.iter().position(|hit| hit.instance == instance).map(|at| at as u32)
+    pub fn find(self, instance: u32) -> Option<u32> {
+        let holders = self.holders;
+        let at = holders.partition_point(|word| ((word >> 32) as u32) < instance);
+        holders.get(at).filter(|word| (*word >> 32) as u32 == instance).map(|_| at as u32)
     }
 
-    /// Blocks on one of the common media (0 GPU, 1 CPU, 2 DISK, 3 EXTERNAL).
-    pub fn on(&self, hit: u32, medium: u8) -> u32 {
-        self.hits[hit as usize].media[usize::from(medium)]
+    /// Blocks walked of a hit.
+    pub fn longest(self, hit: u32) -> u32 {
+        match self.answer.whole {
+            Some(whole) => whole.blocks,
+            None => self.answer.longest[hit as usize],
+        }
+    }
+
+    /// What is behind a hit: the number of its tally, or its owner.
+    fn behind(self, hit: u32) -> Result<u32, Option<&'a Owner>> {
+        let Holder { owner, .. } = Holder::of_word(self.holders[hit as usize]);
+        if owner & TALLIED == 0 {
+            return Err(self.owners.get(owner as usize).and_then(Option::as_ref));
+        }
+        Ok(owner & !TALLIED)
+    }
+
+    /// Blocks on the media GPU, CPU and DISK.
+    pub fn common(self, hit: u32) -> [u32; 3] {
+        match self.behind(hit) {
+            Ok(tally) => {
+                let [gpu, cpu, disk, _] = self.answer.tallies[tally as usize].media;
+                [gpu, cpu, disk]
+            }
+            Err(owner) => {
+                let on = |medium| owner.is_some_and(|owner| owner.medium == medium);
+                [0, 1, 2].map(|medium| if on(medium) { self.longest(hit) } else { 0 })
+            }
+        }
     }
 
     /// (medium, blocks) for every medium with blocks.
-    pub fn media(&self, hit: u32) -> impl Iterator<Item = (u8, u32)> {
-        let at = &self.hits[hit as usize];
-        let common = at.media.iter().enumerate().map(|(medium, blocks)| (medium as u8, *blocks));
-        let more = if at.more { self.media.as_slice() } else { &[] };
-        let more =
-            more.iter().filter(move |(of, ..)| *of == hit).map(|(_, medium, blocks)| (*medium, *blocks));
-        common.chain(more).filter(|(_, blocks)| *blocks > 0)
+    pub fn media(self, hit: u32) -> impl Iterator<Item = (u8, u32)> + 'a {
+        let (common, rest, more) = match self.behind(hit) {
+            Ok(tally) => {
+                let known = &self.answer.tallies[tally as usize];
+                (known.media, None, known.more.then_some(tally))
+            }
+            Err(owner) => ([0; COMMON], owner.map(|owner| (owner.medium, self.longest(hit))), None),
+        };
+        let common = common.into_iter().enumerate().map(|(medium, blocks)| (medium as u8, blocks));
+        let listed = if more.is_some() { self.answer.media.as_slice() } else { &[] };
+        let listed = listed.iter().filter(move |(of, ..)| Some(*of) == more);
+        let listed = listed.map(|(_, medium, blocks)| (*medium, *blocks));
+        common.chain(rest).chain(listed).filter(|(_, blocks)| *blocks > 0)
     }
 
     /// (rank, blocks) for every rank with blocks, in no order.
-    pub fn ranks(&self, hit: u32) -> impl Iterator<Item = (u32, u32)> {
-        let at = &self.hits[hit as usize];
-        let first = (at.first_rank.1 != u32::MAX).then_some(at.first_rank);
-        let more = if at.more { self.ranks.as_slice() } else { &[] };
-        let more = more.iter().filter(move |(of, ..)| *of == hit).map(|(_, rank, blocks)| (*rank, *blocks));
-        first.into_iter().chain(more).filter(|(_, blocks)| *blocks > 0)
-    }
-
-    /// Takes over the hits of `other` that are longer than ours.
-    pub fn take_longer(&mut self, other: &Answer) {
-        for (from, hit) in other.hits.iter().enumerate() {
-            let to = match self.find(hit.instance) {
-                Some(ours) if self.hits[ours as usize].longest >= hit.longest => continue,
-                Some(ours) => ours,
-                None => self.start(hit.instance),
-            };
-            self.media.retain(|(of, ..)| *of != to);
-            self.ranks.retain(|(of, ..)| *of != to);
-            self.hits[to as usize] = Hit {
-                instance: hit.instance,
-                longest: hit.longest,
-                first_rank: (0, u32::MAX),
-                ..Hit::default()
-            };
-            for (medium, blocks) in other.media(from as u32) {
-                self.add_medium(to, medium, blocks);
+    pub fn ranks(self, hit: u32) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let (first, more) = match self.behind(hit) {
+            Ok(tally) => {
+                let known = &self.answer.tallies[tally as usize];
+                (known.first_rank, known.more.then_some(tally))
             }
-            for (rank, blocks) in other.ranks(from as u32) {
-                self.add_rank(to, rank, blocks);
-            }
-        }
+            Err(owner) => (owner.and_then(|owner| owner.rank).map(|rank| (rank, self.longest(hit))), None),
+        };
+        let listed = if more.is_some() { self.answer.ranks.as_slice() } else { &[] };
+        let listed = listed.iter().filter(move |(of, ..)| Some(*of) == more);
+        let listed = listed.map(|(_, rank, blocks)| (*rank, *blocks));
+        first.into_iter().chain(listed).filter(|(_, blocks)| *blocks > 0)
     }
 }

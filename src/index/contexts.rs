@@ -3,7 +3,8 @@
 use super::context::{Context, ContextKey, Owner};
 use super::publisher::Registration;
 use crate::event::Skip;
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Contexts of one shard.
@@ -38,6 +39,10 @@ impl Contexts {
 
     pub(super) fn get(&self, number: u32) -> &Context {
         self.slots[number as usize].as_ref().expect("contexts outlive what they hold")
+    }
+
+    pub(super) fn try_get(&self, number: u32) -> Option<&Context> {
+        self.slots.get(number as usize)?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Context {

@@ -55,7 +55,7 @@ impl Shard {
         });
         runs.flat_map(move |(lane, owner, number)| {
             let run = self.runs.get(number);
-            let cover = run.cover_of(publisher.instance, owner).ok().map(|at| &run.covers[at]);
+            let cover = run.cover_of(publisher.instance, owner).ok().map(|at| run.covers.at(at));
             let positions = cover.into_iter().flat_map(Cover::spans).flat_map(|span| span.start..span.end);
             let dialect = publisher.speech.dialect();
             positions.filter_map(move |at| {

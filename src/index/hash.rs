@@ -176,12 +176,27 @@ impl<'a> Path<'a> {
     }
 
     /// Complete blocks of the prompt.
+    #[inline]
     pub fn blocks(&self) -> usize {
         self.blocks
     }
 
     /// The rolling hashes of at least the first `blocks` blocks (at most [`Path::blocks`]).
+    #[inline]
     pub fn first(&mut self, blocks: usize) -> &[u64] {
+        match &self.hashes {
+            Hashes::Known(hashes) => hashes,
+            Hashes::Growing(_) => self.grow(blocks),
+        }
+    }
+
+    /// Whether a look far ahead costs nothing.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        matches!(self.hashes, Hashes::Known(_))
+    }
+
+    fn grow(&mut self, blocks: usize) -> &[u64] {
         let hashes = match &mut self.hashes {
             Hashes::Known(hashes) => return hashes,
             Hashes::Growing(hashes) => hashes,

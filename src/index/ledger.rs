@@ -105,7 +105,7 @@ impl Ledger<'_> {
             let run = *known.runs.last()?;
             let covers = &self.runs.get(run).covers;
             let at = self.runs.get(run).cover_of(known.instance, owner).ok()?;
-            Some((run, covers[at].last()))
+            Some((run, covers.at(at).last()))
         })
     }
 

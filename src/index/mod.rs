@@ -2,7 +2,7 @@
 //!
 //! A block of a context is a [`run::Place`]: a position in a [`run::Run`], which is a contiguous array of rolling
 //! sequence hashes. A rolling hash names its whole prefix, so a run needs no child list: what follows it is found
-//! by its hash. Per run, a [`cover::Cover`] an owner says which positions it holds. Publishers that hash alike
+//! by its hash. Per run, [`covers::Covers`] say which positions each owner holds. Publishers that hash alike
 //! share a [`dialect`]: a column of their hashes beside each run, and a dictionary from hash to place; what they
 //! call otherwise stays among a publisher's own [`names`].
 //!
@@ -11,7 +11,7 @@
 //! | [`hash`] | the standard block hash |
 //! | [`table`] | a hash table that grows in small steps |
 //! | [`context`] | namespaces, and where each block of one stands |
-//! | [`run`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
+//! | [`run`], [`covers`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
 //! | [`dialect`], [`mod@column`], [`dictionary`], `prefetch` | what publishers that hash alike call the blocks |
 //! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
 //! | [`recent`] | blocks just removed |
@@ -19,7 +19,7 @@
 //! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
 //! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
 //! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
-//! | [`walk`], [`answer`], [`dump`] | a prefix walked, and names listed |
+//! | [`walk`], `credit`, [`answer`], [`dump`] | a prefix walked, and names listed |
 
 pub mod answer;
 pub mod apply;
@@ -28,6 +28,8 @@ pub mod column;
 pub mod context;
 pub mod contexts;
 pub mod cover;
+pub mod covers;
+mod credit;
 pub mod dialect;
 pub mod dictionary;
 pub mod dump;

@@ -2,7 +2,8 @@
 
 use super::chain::Holding;
 use super::column::Labels;
-use super::cover::{Holder, Stretch};
+use super::cover::Stretch;
+use super::covers::Holder;
 use super::dialect::UNLABELLED;
 use super::dictionary::NAMED_RUNS;
 use super::ledger::Ledger;
@@ -232,7 +233,7 @@ impl Shard {
         let run = self.runs.get(place.run);
         let owner = publisher.lanes[usize::from(lane)].owner(run.context);
         let cover = owner.and_then(|owner| run.cover_of(publisher.instance, owner).ok());
-        let Some(cover) = cover.map(|at| &run.covers[at]) else { return 0 };
+        let Some(cover) = cover.map(|at| run.covers.at(at)) else { return 0 };
         let held = Stretch { start: cover.since(place.at), end: cover.extent(place.at) };
         let labels = run.labels(dialect);
         let is = |name: &u64, at: u16| {
@@ -286,8 +287,8 @@ impl Shard {
         let Some(owner) = owner else { return };
         let listed = owner.runs.len();
         let Holding { instance, owner: number, .. } = *holding;
-        let holder = Holder { instance, owner: number, rank: owner.rank, medium: owner.medium };
-        if self.runs.hold(holding.run, &holder, span, listed as u32) {
+        let holder = Holder { instance, owner: number };
+        if self.runs.hold(holding.run, holder, span, listed as u32) {
             if listed == owner.runs.capacity() {
                 owner.runs.reserve_exact((listed / 4).max(1));
             }

@@ -342,8 +342,9 @@ impl Shard {
         }
         let run = self.runs.get(first.run);
         let Ok(cover) = run.cover_of(holding.instance, holding.owner) else { return };
+        let cover = run.covers.at(cover);
         for (name, at) in names.iter().zip(first.at..end) {
-            if run.covers[cover].holds(at) {
+            if cover.holds(at) {
                 let copies = publisher.names.copies(*name, holding.lane);
                 publisher.names.set_copies(*name, holding.lane, copies + 1);
             } else {
@@ -412,7 +413,7 @@ impl Shard {
         self.hold_stretch(holding);
         let run = self.runs.get(place.run);
         let cover = run.cover_of(holding.instance, holding.owner);
-        holding.held_until = cover.map_or(0, |at| run.covers[at].end());
+        holding.held_until = cover.map_or(0, |at| run.covers.at(at).end());
         holding.run = place.run;
         holding.span = Stretch { start: place.at, end: place.at };
     }

@@ -9,7 +9,8 @@
 //!   place has none behind it either, and a circle is always recognised.
 
 use super::column::{Columns, Labels};
-use super::cover::{Cover, Holder, Stretch};
+use super::cover::Stretch;
+use super::covers::{Covers, Holder};
 use super::dialect::UNLABELLED;
 use super::pins::Pins;
 
@@ -42,10 +43,10 @@ pub struct Run {
     pub hashes: Vec<u64>,
     /// What the dialects call these blocks.
     pub columns: Columns,
-    /// Who holds what, sorted by (instance, owner).
-    pub covers: Vec<Cover>,
+    /// Who holds what.
+    pub covers: Covers,
     /// Positions that stay although nobody may hold them.
-    pins: Pins,
+    pub(super) pins: Pins,
     /// Run and position of the block before the first, pinned; [`UNKNOWN`] when nobody said.
     behind: u32,
     behind_at: u16,
@@ -72,27 +73,19 @@ impl Run {
         (self.depth != UNKNOWN).then_some(self.depth)
     }
 
-    /// Heap bytes, but for what stands in the columns and behind the covers.
+    /// Heap bytes, but for what stands in the columns.
     fn heap(&self) -> usize {
-        size_of::<Self>()
-            + self.hashes.capacity() * size_of::<u64>()
-            + self.covers.capacity() * size_of::<Cover>()
-            + self.pins.heap()
+        size_of::<Self>() + self.hashes.capacity() * size_of::<u64>() + self.covers.heap() + self.pins.heap()
     }
 
     /// Index of an owner's cover, or where it would stand.
     pub fn cover_of(&self, instance: u32, owner: u32) -> Result<usize, usize> {
-        if let [only] = self.covers.as_slice()
-            && only.owner == owner
-        {
-            return Ok(0);
-        }
-        self.covers.binary_search_by_key(&(instance, owner), |cover| (cover.instance, cover.owner))
+        self.covers.find(Holder { instance, owner })
     }
 
     /// Whether the owner holds the position.
     pub fn held(&self, instance: u32, owner: u32, at: u16) -> bool {
-        self.cover_of(instance, owner).is_ok_and(|index| self.covers[index].holds(at))
+        self.cover_of(instance, owner).is_ok_and(|index| self.covers.at(index).holds(at))
     }
 
     /// What a dialect calls the blocks.
@@ -106,18 +99,8 @@ impl Run {
         known.iter().zip(hashes).take_while(|(known, hash)| known == hash).count()
     }
 
-    /// An owner holds nothing here any more; returns where its list of runs has this one.
-    fn remove_cover(&mut self, at: usize) -> u32 {
-        let listed = self.covers.remove(at).listed;
-        if self.covers.len() * 4 < self.covers.capacity() {
-            self.covers.shrink_to(self.covers.len() * 2);
-        }
-        listed
-    }
-
     fn needed(&self) -> usize {
-        let covered = self.covers.iter().map(Cover::end).max().unwrap_or(0);
-        usize::from(covered.max(self.pins.end()))
+        usize::from(self.covers.end().max(self.pins.end()))
     }
 }
 
@@ -245,7 +228,7 @@ impl Runs {
             context,
             hashes,
             columns: Columns::default(),
-            covers: Vec::new(),
+            covers: Covers::default(),
             pins: Pins::default(),
             behind,
             behind_at,
@@ -295,63 +278,45 @@ impl Runs {
 
     /// Lets an owner hold a stretch. Returns whether it held nothing of the run before; its list of runs then has
     /// this one at `listed`.
-    pub fn hold(&mut self, run: u32, holder: &Holder, span: Stretch, listed: u32) -> bool {
-        let change = |run: &mut Run| match run.cover_of(holder.instance, holder.owner) {
+    pub fn hold(&mut self, run: u32, holder: Holder, span: Stretch, listed: u32) -> bool {
+        self.change(run, |run| match run.covers.find(holder) {
             Ok(at) => {
-                let before = run.covers[at].heap();
-                run.covers[at].add(span);
-                (false, before, run.covers[at].heap())
+                run.covers.add(at, span);
+                false
             }
             Err(at) => {
-                if run.covers.len() == run.covers.capacity() {
-                    run.covers.reserve_exact((run.covers.len() / 2).max(1));
-                }
-                run.covers.insert(at, Cover::new(holder, span, listed));
-                (true, 0, 0)
+                run.covers.insert(at, holder, span, listed);
+                true
             }
-        };
-        let (new, before, after) = self.change(run, change);
-        self.heap = self.heap + after - before;
-        new
+        })
     }
 
     /// Takes a stretch from an owner that holds all of it. Returns where the owner's list of runs has this one, when
     /// it holds nothing of it any more.
     pub fn release(&mut self, run: u32, span: Stretch, instance: u32, owner: u32) -> Option<u32> {
-        let (listed, before, after) = self.change(run, |run| {
-            let Ok(at) = run.cover_of(instance, owner) else { return (None, 0, 0) };
-            let before = run.covers[at].heap();
+        self.change(run, |run| {
+            let at = run.cover_of(instance, owner).ok()?;
             run.slack = run.slack.saturating_add(span.end - span.start);
-            if run.covers[at].remove_all(span) {
-                return (None, before, run.covers[at].heap());
-            }
-            (Some(run.remove_cover(at)), before, 0)
-        });
-        self.heap = self.heap + after - before;
-        listed
+            let left = run.covers.remove_all(at, span);
+            (!left).then(|| run.covers.remove(at))
+        })
     }
 
     /// Takes about `most` last positions from an owner; returns how many, and the same as [`Runs::release`].
     pub fn strip(&mut self, run: u32, instance: u32, owner: u32, most: u16) -> (u16, Option<u32>) {
-        let (taken, listed, before, after) = self.change(run, |run| {
-            let Ok(at) = run.cover_of(instance, owner) else { return (0, None, 0, 0) };
-            let before = run.covers[at].heap();
-            let taken = run.covers[at].strip(most);
+        self.change(run, |run| {
+            let Ok(at) = run.cover_of(instance, owner) else { return (0, None) };
+            let (taken, left) = run.covers.strip(at, most);
             run.slack = run.slack.saturating_add(taken);
-            if run.covers[at].end() > 0 {
-                return (taken, None, before, run.covers[at].heap());
-            }
-            (taken, Some(run.remove_cover(at)), before, 0)
-        });
-        self.heap = self.heap + after - before;
-        (taken, listed)
+            (taken, (!left).then(|| run.covers.remove(at)))
+        })
     }
 
     /// An owner's list of runs has this one elsewhere now.
     pub fn relist(&mut self, run: u32, instance: u32, owner: u32, listed: u32) {
         let run = self.get_mut(run);
         if let Ok(at) = run.cover_of(instance, owner) {
-            run.covers[at].listed = listed;
+            run.covers.set_listed(at, listed);
         }
     }
 

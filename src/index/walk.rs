@@ -5,15 +5,19 @@
 //! before it. Hashes of the prompt are computed as far as runs go, so a prompt whose first block misses costs
 //! one hash.
 
-use super::answer::Answer;
+use super::answer::{Answer, Found, Whole};
 use super::context::{Context, Owner};
-use super::cover::Cover;
+use super::cover::Stretch;
+use super::covers::Covers;
 use super::hash::Path;
 use super::run::{Place, Run, Runs};
 use super::shard::Shard;
+use std::ops::Range;
 
 /// Blocks hashed before the first comparison with a run; each further step takes four times as many.
 const FIRST_STEP: usize = 16;
+/// Owners that are compared at once.
+const AT_ONCE: usize = 8;
 
 /// Which owners count.
 #[derive(Clone, Copy, Debug)]
@@ -44,53 +48,110 @@ impl Filter {
 
 /// Whose covers count in a walk.
 #[derive(Clone, Copy)]
-struct Counting<'a> {
-    owners: &'a [Option<Owner>],
+pub(super) struct Counting<'a> {
+    pub(super) owners: &'a [Option<Owner>],
     filter: Filter,
     /// Nobody is filtered out.
     everybody: bool,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    walk: u32,
-    hit: u32,
+impl<'a> Counting<'a> {
+    pub(super) fn owner(&self, number: u32) -> Option<&'a Owner> {
+        self.owners[number as usize].as_ref()
+    }
+
+    pub(super) fn takes(&self, number: u32) -> bool {
+        self.everybody || self.owner(number).is_some_and(|owner| self.filter.takes(owner))
+    }
+
+    /// The covers of a run that may count at all.
+    fn range(&self, holders: &[u64]) -> Range<usize> {
+        match self.filter.instance {
+            None => 0..holders.len(),
+            Some(instance) => {
+                let from = holders.partition_point(|word| instance_of(*word) < instance);
+                from..group_end(holders, from)
+            }
+        }
+    }
+}
+
+pub(super) fn instance_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Where the covers of the instance at an index end.
+fn group_end(holders: &[u64], at: usize) -> usize {
+    let Some(first) = holders.get(at) else { return at };
+    at + holders[at..].iter().take_while(|word| instance_of(**word) == instance_of(*first)).count()
+}
+
+/// How many words two lists have in common from their starts on.
+fn equal_words(one: &[u64], other: &[u64]) -> usize {
+    let (many, _) = one.as_chunks::<AT_ONCE>();
+    let (others, _) = other.as_chunks::<AT_ONCE>();
+    let equal = |one: &[u64; AT_ONCE], other: &[u64; AT_ONCE]| {
+        one.iter().zip(other).fold(0, |differing, (one, other)| differing | (one ^ other)) == 0
+    };
+    let done = many.iter().zip(others).take_while(|(one, other)| equal(one, other)).count() * AT_ONCE;
+    done + one[done..].iter().zip(&other[done..]).take_while(|(one, other)| one == other).count()
 }
 
 /// Memory of walks, reused.
 #[derive(Default)]
 pub(super) struct Scratch {
-    answer: Answer,
+    pub(super) answer: Answer,
     other: Answer,
-    /// Per instance: its hit in the walk that it was last seen in.
-    seen: Vec<Seen>,
-    walk: u32,
-    group: Vec<(u8, Option<u32>, u32)>,
-    spans: Vec<(u16, u16)>,
+    longer: Answer,
+    /// Who holds all blocks walked so far, as in the answer, and the hits that is; kept from the second stretch on.
+    alive: Vec<u64>,
+    hits: Vec<u32>,
+    /// Where they begin: who stood before has died.
+    first_alive: usize,
+    pub(super) group: Vec<u32>,
+    pub(super) spans: Vec<(u16, u16)>,
 }
 
 impl Shard {
     /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
     pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
-        let Self { walk: scratch, contexts: known, runs, instances, .. } = self;
+        let Self { walk: scratch, contexts: known, runs, .. } = self;
         scratch.answer.clear();
-        scratch.seen.resize(instances.len(), Seen::default());
-        for (at, context) in contexts.iter().enumerate() {
-            if at == 0 {
-                scratch.walk(known.get(*context), runs, path, filter);
-            } else {
+        for (at, number) in contexts.iter().enumerate() {
+            let context = known.get(*number);
+            if at > 0 {
                 std::mem::swap(&mut scratch.answer, &mut scratch.other);
                 scratch.answer.clear();
-                scratch.walk(known.get(*context), runs, path, filter);
-                let Scratch { answer, other, .. } = scratch;
-                answer.take_longer(other);
+            }
+            scratch.walk(context, runs, path, filter);
+            scratch.answer.context = Some(*number);
+            if contexts.len() > 1 {
+                if let Some(whole) = scratch.answer.whole {
+                    scratch.answer.unfold(runs.get(whole.run).covers.holders());
+                }
+                scratch.answer.tally_all(&context.owners);
+            }
+            if at > 0 {
+                let Scratch { answer, other, longer, .. } = scratch;
+                longer.longer(other, answer);
+                std::mem::swap(answer, longer);
             }
         }
     }
 
-    /// The answer of the last query.
-    pub fn answer(&self) -> &Answer {
-        &self.walk.answer
+    /// The answer of the last query; to be read before anything else is applied.
+    pub fn answer(&self) -> Found<'_> {
+        let answer = &self.walk.answer;
+        let owners = answer.context.and_then(|number| self.contexts.try_get(number));
+        let owners = owners.map_or(&[][..], |context| &context.owners);
+        let run = answer.whole.map(|whole| self.runs.try_get(whole.run));
+        let holders = run.map_or(&answer.holders[..], |run| run.map_or(&[], |run| run.covers.holders()));
+        Found { answer, owners, holders }
+    }
+
+    /// A copy of the answer, to be put back after a further query.
+    pub fn keep_answer(&self) -> Answer {
+        self.walk.answer.clone()
     }
 
     /// Puts an answer back that a further query replaced.
@@ -104,24 +165,66 @@ impl Shard {
     }
 }
 
+/// Where the block of a path at depth `base` stands, when there is such a block.
+#[inline]
+fn find(context: &Context, path: &mut Path<'_>, base: u32) -> Option<Place> {
+    let base = base as usize;
+    if base >= path.blocks() {
+        return None;
+    }
+    context.find(path.first(base + 1)[base])
+}
+
+/// What the path from depth `base` on shares with the run that goes on at `place`.
+#[inline]
+fn stretch_at<'r>(runs: &'r Runs, place: Place, path: &mut Path<'_>, base: u32) -> (&'r Covers, Stretch) {
+    let run = runs.get(place.run);
+    let length = common_length(run, place, path, base as usize);
+    (&run.covers, Stretch { start: place.at, end: place.at + length as u16 })
+}
+
 /// Blocks that the run from `place` on and the path from `base` on have in common; at least 1.
+#[inline]
 fn common_length(run: &Run, place: Place, path: &mut Path<'_>, base: usize) -> usize {
     let stretch = &run.hashes[usize::from(place.at)..];
     let most = stretch.len().min(path.blocks() - base);
-    let (mut equal, mut step) = (1, FIRST_STEP);
+    let mut step = if path.is_known() { most } else { FIRST_STEP };
+    let mut equal = 1;
     while equal < most {
         let until = most.min(equal + step);
         let asked = &path.first(base + until)[base..];
-        if stretch[until - 1] == asked[until - 1] {
-            equal = until;
-            step *= 4;
-            continue;
+        if stretch[until - 1] != asked[until - 1] {
+            return differing(run, usize::from(place.at), asked, equal..until - 1);
         }
-        let between = equal..until - 1;
-        let differing = partition_point(between, |at| stretch[at] == asked[at]);
-        return differing;
+        equal = until;
+        step *= 4;
     }
     equal
+}
+
+/// The first of the positions `between` (or its end) at which a run from `from` on differs from what is asked.
+///
+/// Where something else goes on behind a block of the run, that block is pinned: the path left the run at a pin, if
+/// it goes on at all.
+fn differing(run: &Run, from: usize, asked: &[u64], between: Range<usize>) -> usize {
+    let stretch = &run.hashes[from..];
+    let Range { start: mut low, end: mut high } = between;
+    if low == high || stretch[low] != asked[low] {
+        return low;
+    }
+    let pins = run.pins.between(from + low, from + high);
+    let equal = |position: usize| stretch[position] == asked[position];
+    let passed = partition_point(0..pins.len(), |at| equal(usize::from(pins[at].0) - from));
+    if let Some((pin, _)) = passed.checked_sub(1).and_then(|last| pins.get(last)) {
+        low = usize::from(*pin) + 1 - from;
+        if low < high && !equal(low) {
+            return low;
+        }
+    }
+    if let Some((pin, _)) = pins.get(passed) {
+        high = usize::from(*pin) - from;
+    }
+    partition_point(low..high, equal)
 }
 
 fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
@@ -135,176 +238,169 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 
 impl Scratch {
     fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
-        self.walk = self.walk.wrapping_add(1);
-        if self.walk == 0 {
-            self.seen.fill(Seen::default());
-            self.walk = 1;
-        }
         let everybody = filter.is_all() && context.retired == 0;
         let counting = Counting { owners: &context.owners, filter, everybody };
-        let mut base = 0;
-        while base < path.blocks() {
-            let Some(place) = context.find(path.first(base + 1)[base]) else { break };
-            let run = runs.get(place.run);
-            let length = common_length(run, place, path, base);
-            let alive = match base {
-                0 => self.tally_first(run, place.at, length as u16, path.blocks() == length, counting),
-                _ => self.tally(run, place.at, length as u16, base as u32, counting),
-            };
-            if !alive {
-                break;
-            }
-            base += length;
+        let Some(place) = find(context, path, 0) else { return };
+        let (first, stretch) = stretch_at(runs, place, path, 0);
+        let mut base = u32::from(stretch.end - stretch.start);
+        if !self.begin(place.run, first, stretch, counting) {
+            return;
         }
-    }
-
-    /// The same for the first stretch, where an instance is met once; `last` when no other can follow.
-    fn tally_first(&mut self, run: &Run, from: u16, length: u16, last: bool, counting: Counting<'_>) -> bool {
-        let covers = run.covers.as_slice();
-        if !counting.everybody || covers.windows(2).any(|pair| pair[0].instance == pair[1].instance) {
-            return self.tally(run, from, length, 0, counting);
-        }
-        self.answer.reserve(covers.len());
-        let mut alive = false;
-        for cover in covers {
-            let held = cover.extent(from).min(from + length) - from;
-            if held > 0 {
-                let hit = self.answer.start_with(cover.instance, u32::from(held), cover.medium, cover.rank());
-                if !last {
-                    self.seen[cover.instance as usize] = Seen { walk: self.walk, hit };
+        let mut listed = false;
+        while let Some(place) = find(context, path, base) {
+            let (covers, stretch) = stretch_at(runs, place, path, base);
+            let end = base + u32::from(stretch.end - stretch.start);
+            if let Some(whole) = &mut self.answer.whole {
+                if covers.is_plain() && covers.holders() == first.holders() && covers.all_hold(stretch) {
+                    (whole.blocks, base) = (end, end);
+                    continue;
                 }
-                alive |= held == length;
+                self.answer.unfold(first.holders());
+            }
+            if !listed {
+                self.list_alive(base);
+                listed = true;
+            }
+            self.follow(covers, stretch, base, counting);
+            if self.alive.len() == self.first_alive {
+                return;
+            }
+            base = end;
+        }
+        if listed {
+            for hit in &self.hits[self.first_alive..] {
+                self.answer.longest[*hit as usize] = base;
             }
         }
-        alive
     }
 
-    /// Credits the stretch `from..from + length` of a run that lies at depth `base`; returns whether any
-    /// instance holds all of it.
-    fn tally(&mut self, run: &Run, from: u16, length: u16, base: u32, counting: Counting<'_>) -> bool {
-        let to = from + length;
+    /// Credits the first stretch of a walk; returns whether any instance holds all of it.
+    fn begin(&mut self, run: u32, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
+        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        if counting.everybody && covers.is_plain() {
+            if covers.all_hold(stretch) {
+                self.answer.whole = Some(Whole { run, blocks: u32::from(length) });
+                return !covers.is_empty();
+            }
+            let held = covers.firsts(0..covers.len()).map(|span| u32::from(within(span, stretch)));
+            self.answer.take_some(holders, held);
+            return self.answer.longest.contains(&u32::from(length));
+        }
+        let Range { start: mut at, end } = counting.range(holders);
         let mut alive = false;
-        let (covers, mut at) = (run.covers.as_slice(), 0);
-        while let Some(first) = covers.get(at) {
-            let (instance, start) = (first.instance, at);
-            at += 1;
-            while covers.get(at).is_some_and(|cover| cover.instance == instance) {
-                at += 1;
-            }
-            if base > 0 && !self.is_alive(instance, base) {
-                continue;
-            }
-            if counting.everybody && at == start + 1 {
-                alive |= self.credit_one(first, from, to, base) == length;
-                continue;
-            }
-            let held = self.credit_group(&covers[start..at], from, to, counting, base);
-            if held > 0 {
-                let hit = self.hit(instance);
-                self.answer.hit_mut(hit).longest = base + u32::from(held);
+        while at < end {
+            let group = at..group_end(holders, at);
+            at = group.end;
+            let held = self.credit(covers, group, stretch, None, 0, counting);
+            if held > 0
+                && let Some(longest) = self.answer.longest.last_mut()
+            {
+                *longest = u32::from(held);
                 alive |= held == length;
             }
         }
         alive
     }
 
-    fn is_alive(&mut self, instance: u32, base: u32) -> bool {
-        let seen = self.seen[instance as usize];
-        seen.walk == self.walk && self.answer.hit_mut(seen.hit).longest == base
+    /// Lists who holds all `base` blocks walked so far.
+    fn list_alive(&mut self, base: u32) {
+        let Answer { holders, longest, .. } = &self.answer;
+        self.alive.resize(holders.len(), 0);
+        self.hits.resize(holders.len(), 0);
+        let mut alive = 0;
+        for (hit, (holder, longest)) in holders.iter().zip(longest).enumerate() {
+            // who does not is written over by the next
+            self.alive[alive] = *holder;
+            self.hits[alive] = hit as u32;
+            alive += usize::from(*longest == base);
+        }
+        self.alive.truncate(alive);
+        self.hits.truncate(alive);
+        self.first_alive = 0;
     }
 
-    fn hit(&mut self, instance: u32) -> u32 {
-        let seen = &mut self.seen[instance as usize];
-        if seen.walk != self.walk {
-            *seen = Seen { walk: self.walk, hit: self.answer.start(instance) };
+    /// Credits a further stretch, at depth `base`, to those alive, and drops those who do not hold all of it.
+    ///
+    /// Both they and the covers are in the order of instances, and mostly the same owners: those are kept many at
+    /// a time.
+    fn follow(&mut self, covers: &Covers, stretch: Stretch, base: u32, counting: Counting<'_>) {
+        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        let plain = counting.everybody && covers.is_plain();
+        let (mut read, mut write) = (self.first_alive, self.first_alive);
+        let Range { start: mut at, end } = counting.range(holders);
+        while read < self.alive.len() && at < end {
+            if write == self.first_alive {
+                // nobody stays before these, who may stay where they are
+                (self.first_alive, write) = (read, read);
+            }
+            if plain && self.alive[read] == holders[at] {
+                let same = equal_words(&self.alive[read..], &holders[at..]);
+                write = self.keep(read, write, covers, at..at + same, stretch, base);
+                (read, at) = (read + same, at + same);
+                continue;
+            }
+            let (own, other) = (instance_of(self.alive[read]), instance_of(holders[at]));
+            if own > other {
+                at += holders[at..end].partition_point(|word| instance_of(*word) < own);
+                continue;
+            }
+            let hit = self.hits[read];
+            let mut held = 0;
+            if own == other {
+                let group = at..group_end(holders, at);
+                at = group.end;
+                held = self.credit(covers, group, stretch, Some(hit), base, counting);
+            }
+            if held == length {
+                self.alive[write] = self.answer.holders[hit as usize];
+                self.hits[write] = hit;
+                write += 1;
+            } else {
+                self.answer.longest[hit as usize] = base + u32::from(held);
+            }
+            read += 1;
         }
-        seen.hit
+        for hit in &self.hits[read..] {
+            self.answer.longest[*hit as usize] = base;
+        }
+        self.alive.truncate(write);
+        self.hits.truncate(write);
     }
 
-    /// The only owner of an instance here; the way of nearly every walk.
-    fn credit_one(&mut self, cover: &Cover, from: u16, to: u16, base: u32) -> u16 {
-        let held = cover.extent(from).min(to) - from;
-        if held == 0 {
-            return 0;
-        }
-        let blocks = u32::from(held);
-        let hit = self.hit(cover.instance);
-        self.answer.hit_mut(hit).longest = base + blocks;
-        self.answer.add_medium(hit, cover.medium, blocks);
-        if let Some(rank) = cover.rank() {
-            self.answer.add_rank(hit, rank, blocks);
-        }
-        held
-    }
-
-    /// Several owners of one instance: they take turns, and a medium or rank counts their union.
-    fn credit_group(
+    /// [`Scratch::follow`] for those alive from `read` on whose only owners' covers these are; moves those who stay
+    /// to `write`, and returns the end of what is written.
+    fn keep(
         &mut self,
-        group: &[Cover],
-        from: u16,
-        to: u16,
-        counting: Counting<'_>,
+        read: usize,
+        mut write: usize,
+        covers: &Covers,
+        which: Range<usize>,
+        stretch: Stretch,
         base: u32,
-    ) -> u16 {
-        let Counting { owners, filter, .. } = counting;
-        let takes =
-            |cover: &&Cover| owners[cover.owner as usize].as_ref().is_some_and(|owner| filter.takes(owner));
-        let mut end = from;
-        loop {
-            let further = group.iter().filter(takes).map(|cover| cover.extent(end)).max().unwrap_or(end);
-            if further == end || end >= to {
-                break;
+    ) -> usize {
+        let many = which.len();
+        let all = many == covers.len() && covers.all_hold(stretch);
+        if all || covers.hold(which.clone(), stretch) {
+            if read != write {
+                self.alive.copy_within(read..read + many, write);
+                self.hits.copy_within(read..read + many, write);
             }
-            end = further;
+            return write + many;
         }
-        let end = end.min(to);
-        if end == from {
-            return 0;
+        let length = stretch.end - stretch.start;
+        for (at, span) in (read..).zip(covers.firsts(which)) {
+            let (held, hit) = (within(span, stretch), self.hits[at]);
+            self.answer.longest[hit as usize] = base + u32::from(held);
+            self.alive[write] = self.alive[at];
+            self.hits[write] = hit;
+            write += usize::from(held == length);
         }
-        let hit = self.hit(group[0].instance);
-        self.answer.hit_mut(hit).longest = base;
-        let mut members = std::mem::take(&mut self.group);
-        members.clear();
-        for (at, cover) in group.iter().enumerate().filter(|(_, cover)| takes(cover)) {
-            if let Some(owner) = &owners[cover.owner as usize] {
-                members.push((owner.medium, owner.rank, at as u32));
-            }
-        }
-        for (at, (medium, rank, _)) in members.iter().enumerate() {
-            if !members[..at].iter().any(|(other, ..)| other == medium) {
-                let of = members.iter().filter(|(other, ..)| other == medium);
-                let blocks = self.union(of.map(|(.., cover)| &group[*cover as usize]), from, end);
-                self.answer.add_medium(hit, *medium, blocks);
-            }
-            if let Some(rank) = rank
-                && !members[..at].iter().any(|(_, other, _)| *other == Some(*rank))
-            {
-                let of = members.iter().filter(|(_, other, _)| *other == Some(*rank));
-                let blocks = self.union(of.map(|(.., cover)| &group[*cover as usize]), from, end);
-                self.answer.add_rank(hit, *rank, blocks);
-            }
-        }
-        self.group = members;
-        end - from
+        write
     }
+}
 
-    /// Positions in `from..to` that any of the covers holds.
-    fn union<'a>(&mut self, mut covers: impl Iterator<Item = &'a Cover>, from: u16, to: u16) -> u32 {
-        let Some(first) = covers.next() else { return 0 };
-        let Some(second) = covers.next() else { return first.count(from, to) };
-        self.spans.clear();
-        for cover in [first, second].into_iter().chain(covers) {
-            let clipped = cover.spans().map(|span| (span.start.max(from), span.end.min(to)));
-            self.spans.extend(clipped.filter(|(start, end)| start < end));
-        }
-        self.spans.sort_unstable();
-        let (mut blocks, mut done) = (0, from);
-        for (start, end) in &self.spans {
-            if *end > done {
-                blocks += u32::from(*end - done.max(*start));
-                done = *end;
-            }
-        }
-        blocks
-    }
+/// How many blocks of a stretch a span holds from the stretch's start on.
+fn within(span: Stretch, stretch: Stretch) -> u16 {
+    let held = span.end.min(stretch.end).saturating_sub(stretch.start);
+    if span.start <= stretch.start { held } else { 0 }
 }

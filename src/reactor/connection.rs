@@ -37,6 +37,8 @@ struct Connection<S: Service> {
     begun: Option<Instant>,
     /// A request has been answered.
     answered: bool,
+    /// The last read filled its room: the rest is likely to be there already.
+    filled: bool,
 }
 
 /// Serves a connection to its end.
@@ -52,6 +54,10 @@ pub(super) async fn serve<S: Service>(room: Rc<Room<S>>, place: Place, stream: S
         next = connection.answer().await;
         if connection.write().await.is_err() {
             return;
+        }
+        // whoever reads waits anyway, and yields with what came
+        if next == Next::Answer {
+            connection.room.seat.turn.spend(0).await;
         }
         if next == Next::Read && connection.room.shared.stopping() && connection.decoder.is_idle() {
             next = Next::Close;
@@ -71,7 +77,7 @@ pub(super) async fn refuse<S: Service>(room: Rc<Room<S>>, place: Place, stream: 
 impl<S: Service> Connection<S> {
     fn new(room: Rc<Room<S>>, place: Place, stream: Stream) -> Self {
         let decoder = Decoder::new(room.settings.http);
-        Self { place, stream, room, decoder, out: Vec::new(), begun: None, answered: false }
+        Self { place, stream, room, decoder, out: Vec::new(), begun: None, answered: false, filled: false }
     }
 
     /// Reads once. The end of the stream is an error like any other.
@@ -91,10 +97,19 @@ impl<S: Service> Connection<S> {
                 deadline = deadline.min(begun + self.room.settings.head);
             }
         }
-        self.place.wait(deadline, idle);
-        let (result, buffer) = self.stream.read(self.decoder.take_buffer()).await;
+        let mut buffer = self.decoder.take_buffer();
+        let at_once = if self.filled { self.read_now(&mut buffer) } else { None };
+        let result = if let Some(result) = at_once {
+            result
+        } else {
+            self.place.wait(deadline, idle);
+            let (result, back) = self.stream.read(buffer).await;
+            self.place.work();
+            buffer = back;
+            result
+        };
+        self.filled = buffer.len() == buffer.capacity();
         self.decoder.give_back(buffer);
-        self.place.work();
         self.place.hold(self.decoder.held());
         let read = result?;
         if read == 0 {
@@ -103,6 +118,16 @@ impl<S: Service> Connection<S> {
         self.room.seat.counters.bytes_in.add(read as u64);
         self.room.seat.turn.spend((read / BYTES_PER_COST) as u32).await;
         Ok(())
+    }
+
+    /// Reads what is there already, if anything is: the rest of a request, of which as much came before as there was
+    /// room for, costs no round through the kernel's queues then.
+    fn read_now(&self, buffer: &mut Vec<u8>) -> Option<io::Result<usize>> {
+        match sys::receive_now(self.stream.as_raw_fd(), buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            came => Some(came),
+        }
     }
 
     /// Answers the whole requests in the buffer, as far as one write should carry.
@@ -134,9 +159,13 @@ impl<S: Service> Connection<S> {
                     let last = !request.keep_alive;
                     self.answered = true;
                     counters.requests.add(1);
-                    self.room.seat.turn.spend(COST_REQUEST).await;
+                    let over = self.room.seat.turn.charge(COST_REQUEST);
                     if last {
                         return Next::Close;
+                    }
+                    // others have their turn once this answer is on its way
+                    if over {
+                        return Next::Answer;
                     }
                 }
             }
@@ -174,7 +203,7 @@ impl<S: Service> Connection<S> {
             }
             from += written;
             self.room.seat.counters.bytes_out.add(written as u64);
-            self.room.seat.turn.spend((written / BYTES_PER_COST) as u32).await;
+            self.room.seat.turn.charge((written / BYTES_PER_COST) as u32);
         }
         self.out.clear();
         if self.out.capacity() > HTTP_KEEP_BYTES {

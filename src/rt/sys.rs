@@ -84,6 +84,19 @@ pub fn send_now(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Appends what has come on a connected socket to the spare capacity of `buffer`, and says how much, 0 at the end or
+/// without spare capacity; `WouldBlock` when nothing has. The caller vouches that `fd` still names the socket that is
+/// meant.
+pub fn receive_now(fd: RawFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let room = buffer.spare_capacity_mut();
+    // SAFETY: pointer and length are those of the spare capacity, which the call writes to and nobody else uses.
+    let came = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
+    let came = usize::try_from(came).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the call has written so many bytes, which is at most the spare capacity.
+    unsafe { buffer.set_len(buffer.len() + came) };
+    Ok(came)
+}
+
 /// The CPUs that the calling thread may run on, ascending.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: a CPU set is plain bits; all zeroes is the empty set.

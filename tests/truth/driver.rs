@@ -162,7 +162,7 @@ impl Driver {
     pub fn ask(&mut self, hashes: &[u64]) -> usize {
         let context = self.shard.find_context(&base_key(&self.registration)).expect("registered");
         self.shard.query(&[context], &mut Path::of_hashes(hashes), Filter::ALL);
-        self.shard.answer().hits().iter().map(|hit| hit.longest as usize).sum()
+        self.shard.answer().hits().map(|hit| hit.longest as usize).sum()
     }
 
     /// Blocks held; those of old lives too, until they are purged.

@@ -129,7 +129,7 @@ impl Structure for Ours {
 
     fn ask(&mut self, question: &Question) -> Depths {
         self.query(question, Form::Hashes);
-        let hits = self.shard.answer().hits().iter();
+        let hits = self.shard.answer().hits();
         let mut depths: Depths = hits
             .map(|hit| {
                 let name = self.shard.instance_name(hit.instance);
@@ -147,8 +147,8 @@ impl Structure for Ours {
             for question in (0..times).flat_map(|_| questions) {
                 self.query(question, form);
                 // what a router does with an answer: it looks at each
-                let hits = self.shard.answer().hits().iter();
-                black_box(hits.map(|hit| u64::from(hit.longest)).sum::<u64>());
+                let hits = self.shard.answer().hits();
+                black_box(hits.map(|hit| u64::from(hit.instance ^ hit.longest)).sum::<u64>());
             }
         })
     }

@@ -20,6 +20,7 @@ use report::Row;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use structures::Kind;
+use texts::Names;
 use trace::Load;
 use workload::Size;
 
@@ -101,6 +102,9 @@ struct Structures {
     /// Only these workloads
     #[arg(long, value_delimiter = ',', default_value = "troubles,synthetic,query,trace")]
     only: Vec<String>,
+    /// What engines call the blocks of the synthetic fleet and of the trace
+    #[arg(long, value_enum, default_value_t)]
+    names: Names,
     /// Blocks that the workload `growth` stores; ours alone, and only when named
     #[arg(long, default_value_t = 50_000_000)]
     grow_to: usize,
@@ -112,8 +116,11 @@ struct Structures {
 }
 
 impl Structures {
-    /// Whether a structure takes part; ours always does.
+    /// Whether a structure takes part; ours always does, the positional index only where it can.
     fn beside(&self, kind: Kind) -> bool {
+        if kind == Kind::Positional && self.names == Names::Own {
+            return false;
+        }
         kind == Kind::Ours || self.beside.is_empty() || self.beside.iter().any(|name| name == kind.name())
     }
 }
@@ -129,7 +136,7 @@ fn structures(arguments: &Structures) -> Result<(), String> {
         rows.extend(measure::troubles(&kinds, taking.seed));
     }
     if wanted("synthetic") {
-        rows.extend(measure::synthetic(&kinds, taking.rounds, taking.seed, Size::FULL));
+        rows.extend(measure::synthetic(&kinds, taking.rounds, taking.seed, Size::FULL, arguments.names));
     }
     if wanted("query") {
         rows.extend(queries::queries(&kinds, taking.rounds, taking.seed));
@@ -138,7 +145,7 @@ fn structures(arguments: &Structures) -> Result<(), String> {
         for workers in [16, 64] {
             let capacity = arguments.capacity / workers;
             let load = Load { workers, capacity, requests: arguments.requests, seed: taking.seed };
-            rows.extend(measure::traced(&kinds, taking.rounds, file, load)?);
+            rows.extend(measure::traced(&kinds, taking.rounds, file, load, arguments.names)?);
         }
     }
     if wanted("growth") {

@@ -4,7 +4,7 @@ use crate::counting::kept_by;
 use crate::oracle::Oracle;
 use crate::report::{Better, Goal, Row};
 use crate::structures::{Events, Kind, Question, Structure};
-use crate::texts::Texts;
+use crate::texts::{Names, Texts};
 use crate::trace::{self, Load};
 use crate::workload::{self, Op, Size, Trouble, Workload};
 use std::convert::Infallible;
@@ -109,15 +109,16 @@ pub fn troubles(kinds: &[Kind], seed: u64) -> Vec<Row> {
 }
 
 /// Stores and removals of the synthetic fleet, and what it weighs.
-pub fn synthetic(kinds: &[Kind], rounds: usize, seed: u64, size: Size) -> Vec<Row> {
-    let made = workload::synthetic(seed, size);
+pub fn synthetic(kinds: &[Kind], rounds: usize, seed: u64, size: Size, names: Names) -> Vec<Row> {
+    let mut made = workload::synthetic(seed, size);
+    made.all.texts.names = names;
     let (workload, stores) = (&made.all, made.removals);
     let events = Events::of(&workload.ops, &workload.texts);
     let blocks = workload.blocks() / 2;
     eprintln!("synthetic: {} workers, {blocks} blocks stored and removed", workload.workers);
     let asked = workload::with_questions(&workload.ops, &made.asked, QUESTION_EVERY);
     let wrong = check_all(kinds, workload, &asked, &events);
-    let name = "synthetic";
+    let name = &called("synthetic", names);
     let row = |case: &str, figures: Vec<f64>| {
         Row::new(name, case, "M blocks/s", Better::More, figures).with_wrong(wrong.clone())
     };
@@ -145,6 +146,14 @@ pub fn synthetic(kinds: &[Kind], rounds: usize, seed: u64, size: Size) -> Vec<Ro
     ]
 }
 
+/// The name of a workload, which says so where engines name blocks by hashes of their own.
+fn called(workload: &str, names: Names) -> String {
+    match names {
+        Names::Standard => workload.to_owned(),
+        Names::Own => format!("{workload}, own hashes"),
+    }
+}
+
 fn bytes_of(kinds: &[Kind], workload: &Workload, events: &Events, which: Range<usize>) -> Vec<f64> {
     let mut oracle = Oracle::new(workload.workers);
     let ops = workload.ops.iter().filter(|op| !matches!(op, Op::Ask { .. }));
@@ -156,12 +165,19 @@ fn bytes_of(kinds: &[Kind], workload: &Workload, events: &Events, which: Range<u
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn traced(kinds: &[Kind], rounds: usize, file: &Path, load: Load) -> Result<Vec<Row>, String> {
+pub fn traced(
+    kinds: &[Kind],
+    rounds: usize,
+    file: &Path,
+    load: Load,
+    names: Names,
+) -> Result<Vec<Row>, String> {
     let open = File::open(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let workload = trace::play(BufReader::new(open), load)?;
+    let mut workload = trace::play(BufReader::new(open), load)?;
+    workload.texts.names = names;
     let events = Events::of(&workload.ops, &workload.texts);
     let blocks = workload.blocks();
-    let name = format!("trace, {} workers", load.workers);
+    let name = called(&format!("trace, {} workers", load.workers), names);
     eprintln!("{name}: {blocks} blocks stored and removed in {} events", events.len());
     let wrong = check_all(kinds, &workload, &workload.ops, &events);
     let Ok([applied, heard]) = in_turn(rounds, kinds, |kind| {

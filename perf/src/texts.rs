@@ -43,8 +43,20 @@ struct Block {
     standard: u64,
 }
 
+/// What engines call their blocks.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Names {
+    /// By the contract's rolling hashes. The peer's positional index takes no other names.
+    #[default]
+    Standard,
+    /// By hashes of their own, the same for all engines.
+    Own,
+}
+
 /// All blocks of a workload.
 pub struct Texts {
+    /// What engines call them.
+    pub names: Names,
     seed: u64,
     blocks: Vec<Block>,
     known: HashMap<(Option<Node>, u64), Node>,
@@ -54,7 +66,7 @@ pub struct Texts {
 impl Texts {
     /// No blocks; their tokens will follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { seed, blocks: Vec::new(), known: HashMap::new(), fresh: 0 }
+        Self { names: Names::Standard, seed, blocks: Vec::new(), known: HashMap::new(), fresh: 0 }
     }
 
     /// The block with this key behind `parent`, made when it is new.
@@ -115,9 +127,11 @@ impl Texts {
         self.blocks[node as usize].standard
     }
 
-    /// What engines call a block: they chain as the contract does, since the peer's positional index takes no
-    /// other names.
+    /// What engines call a block.
     pub fn name(&self, node: Node) -> u64 {
-        self.standard(node)
+        match self.names {
+            Names::Standard => self.standard(node),
+            Names::Own => Random::new(self.standard(node)).next(),
+        }
     }
 }

@@ -45,6 +45,20 @@ impl Ledger {
     }
 }
 
+/// Blocks of one token, as many prompts as make two random first tokens equal for certain.
+#[test]
+fn short_blocks_are_stored_once() {
+    for prefixes in [0, 3] {
+        let load = Load { seed: 7, block_size: 1, blocks_per_step: 1, prefixes, capacity: None };
+        let mut cache = Cache::new(load);
+        let mut ledger = Ledger::default();
+        for _ in 0..20_000 {
+            ledger.read(&cache.step());
+        }
+        assert_eq!(ledger.held.len(), cache.blocks());
+    }
+}
+
 proptest! {
     #[test]
     fn events_are_those_of_an_engine(load in loads()) {

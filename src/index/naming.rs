@@ -154,14 +154,15 @@ impl Shard {
     }
 
     /// Before the publisher keeps `name` at `place` among its own names: whatever of the dialect's names it holds
-    /// there, or by this name, it holds by names of its own from now on.
+    /// there, or by this name, it holds by names of its own from now on. The holding is to be settled afterwards.
     pub(super) fn keep_apart(&mut self, publisher: &mut Publisher, name: u64, place: Place) {
         let Some(dialect) = publisher.speech.dialect() else { return };
         if let Some(elsewhere) = self.dialects.find(&self.runs, dialect, name) {
             self.take_over(publisher, name, elsewhere);
             publisher.recent.forget(&mut self.runs, elsewhere);
-            let (_, mut ledger) = self.ledger(publisher);
-            ledger.trim(elsewhere.run);
+            // its run may be the one whose blocks are being placed, which nobody holds yet
+            self.runs.pin(elsewhere);
+            self.apply.unpins.push(elsewhere);
         }
         let label = self.runs.label(place, dialect);
         if label != UNLABELLED && label != name {

@@ -74,8 +74,9 @@ impl Ledger {
             }
             Remove(names) => {
                 for name in names {
-                    let known = self.0.get_mut(name);
-                    known.into_iter().for_each(|(copies, _)| *copies = copies.saturating_sub(1));
+                    if let Some((copies, _)) = self.0.get_mut(name) {
+                        *copies = copies.saturating_sub(1);
+                    }
                 }
             }
         }

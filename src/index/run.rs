@@ -329,7 +329,7 @@ impl Runs {
         self.heap = self.heap + after - before;
     }
 
-    /// Undoes one [`Runs::pin`]; [`Runs::trim`] is to follow.
+    /// Undoes one [`Runs::pin`]; the run is to be trimmed then.
     pub fn unpin(&mut self, place: Place) {
         let pins = &mut self.get_mut(place.run).pins;
         let before = pins.heap();

@@ -593,30 +593,26 @@ fn blank_store() -> Store {
     }
 }
 
+/// Plays so many steps, checks after each, and lets everybody leave: then all memory is given back.
+fn play(mut world: World, steps: usize) {
+    let empty = Shard::new(SEED).owned_bytes();
+    for _ in 0..steps {
+        world.step();
+        world.check();
+    }
+    world.leave();
+    assert_eq!(world.shard.owned_bytes(), empty, "bytes return to the start value");
+    assert_eq!(world.shard.sizes(), (0, 0));
+}
+
 proptest! {
     #[test]
     fn every_answer_is_the_models(seed in any::<u64>(), steps in 1usize..160) {
-        let empty = Shard::new(SEED).owned_bytes();
-        let mut world = World::new(seed);
-        for _ in 0..steps {
-            world.step();
-            world.check();
-        }
-        world.leave();
-        prop_assert_eq!(world.shard.owned_bytes(), empty, "bytes return to the start value");
-        prop_assert_eq!(world.shard.sizes(), (0, 0));
+        play(World::new(seed), steps);
     }
 
     #[test]
     fn every_answer_of_a_crowd_is_the_models(seed in any::<u64>(), steps in 1usize..40) {
-        let empty = Shard::new(SEED).owned_bytes();
-        let mut world = World::crowd(seed);
-        for _ in 0..steps {
-            world.step();
-            world.check();
-        }
-        world.leave();
-        prop_assert_eq!(world.shard.owned_bytes(), empty, "bytes return to the start value");
-        prop_assert_eq!(world.shard.sizes(), (0, 0));
+        play(World::crowd(seed), steps);
     }
 }

@@ -99,11 +99,15 @@ impl<'a> Labels<'a> {
 
     /// The name of a position, or [`UNLABELLED`].
     pub fn get(self, at: usize) -> u64 {
-        let label = match at.checked_sub(self.standard.len()) {
+        self.slot(at).copied().unwrap_or(UNLABELLED)
+    }
+
+    /// Where that stands.
+    pub fn slot(self, at: usize) -> Option<&'a u64> {
+        match at.checked_sub(self.standard.len()) {
             None => self.standard.get(at),
             Some(behind) => self.behind.get(behind),
-        };
-        label.copied().unwrap_or(UNLABELLED)
+        }
     }
 
     /// How many of these names stand in a row from a position on.

@@ -7,7 +7,7 @@
 //!
 //! What a dialect's name means to one of its publishers is what that publisher holds: a label is no copy.
 
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, Named};
 use super::run::{Cut, Place, Runs};
 
 /// No name. A publisher's hash of this value never gets into a dialect.
@@ -17,10 +17,24 @@ const DISAGREEMENTS: u32 = 4;
 /// Blocks that no dialect has a name for after which an undecided publisher shares nothing.
 const STRANGERS: u32 = 256;
 
+/// Names of an event that are asked for before the first is searched.
+pub(super) const WARMED: usize = 64;
+
 struct Dialect {
     dictionary: Dictionary,
+    /// What its names say by themselves.
+    plain: Plain,
     /// Publishers that speak it.
     speakers: u32,
+}
+
+/// What is known of all names of a dialect.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    /// Each is the rolling hash of a block of this context: another block of it has another name.
+    Hashes(u32),
+    /// Nothing.
+    No,
 }
 
 /// How a publisher names its blocks.
@@ -49,6 +63,24 @@ impl Speech {
             Self::Dialect(dialect) => Some(dialect),
             _ => None,
         }
+    }
+}
+
+/// What one dialect calls the blocks of all runs.
+struct Spoken<'a> {
+    runs: &'a Runs,
+    dialect: u32,
+}
+
+impl Named for Spoken<'_> {
+    const STEPS: usize = Runs::APPROACHES;
+
+    fn name(&self, place: Place) -> u64 {
+        self.runs.label(place, self.dialect)
+    }
+
+    fn approach(&self, place: Place, step: usize) {
+        self.runs.approach(place, self.dialect, step);
     }
 }
 
@@ -108,7 +140,7 @@ impl Dialects {
     }
 
     fn found(&mut self) -> Speech {
-        let new = Dialect { dictionary: Dictionary::new(self.salt), speakers: 1 };
+        let new = Dialect { dictionary: Dictionary::new(self.salt), plain: Plain::No, speakers: 1 };
         let free = self.slots.iter().position(Option::is_none);
         let at = free.unwrap_or_else(|| {
             self.slots.push(None);
@@ -145,10 +177,30 @@ impl Dialects {
     /// Names the blocks from a place on, which have no names, nor have the names places.
     pub(super) fn name(&mut self, runs: &mut Runs, dialect: u32, names: &[u64], first: Place) {
         runs.set_labels(first, dialect, names);
-        let dictionary = &mut self.get_mut(dialect).dictionary;
-        for (name, at) in names.iter().zip(first.at..) {
-            dictionary.insert(*name, Place { run: first.run, at }, |place| runs.label(place, dialect));
+        let known = Spoken { runs, dialect };
+        let Dialect { dictionary, plain, .. } = self.get_mut(dialect);
+        let run = runs.get(first.run);
+        let hashes = Plain::Hashes(run.context);
+        if dictionary.is_empty() || *plain == hashes {
+            let own = run.equal(names, usize::from(first.at)) == names.len();
+            *plain = if own { hashes } else { Plain::No };
+        } else {
+            *plain = Plain::No;
         }
+        for (nth, (name, at)) in names.iter().zip(first.at..).enumerate() {
+            // the first ones were asked for when their event began
+            if nth > 0 && nth % WARMED == 0 {
+                names[nth..].iter().take(WARMED).for_each(|name| dictionary.warm(*name));
+            }
+            dictionary.insert(*name, Place { run: first.run, at }, &known);
+        }
+    }
+
+    /// Whether the dialect calls every block that it has a name for by its rolling hash, and all of them stand in this
+    /// context: then a block without a name whose hash is asked for is not known under it.
+    pub(super) fn has_hashes_only(&self, dialect: u32, context: u32) -> bool {
+        let known = self.get(dialect);
+        known.plain == Plain::Hashes(context) || known.dictionary.is_empty()
     }
 
     /// Whether the dialect has the name at any place.

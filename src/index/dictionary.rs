@@ -27,7 +27,9 @@ const DIRECTORY_BIT: u32 = 16;
 const TAG_BITS: u32 = 24;
 const RUN_BITS: u32 = 64 - 16 - TAG_BITS;
 /// Bits of a tag that splits may use up; the others find the group and tell its entries apart.
-const SPLIT_BITS: u32 = 8;
+const SPLIT_BITS: u32 = if cfg!(test) { 2 } else { 8 }; // few, where a test is to reach the end of them
+/// Groups whose names are on their way from memory at once when tags are renewed.
+const RENEWED_AT_ONCE: usize = 4;
 /// Runs whose blocks a dictionary can name.
 pub const NAMED_RUNS: u32 = (1 << RUN_BITS) - 1;
 /// A free slot; [`NAMED_RUNS`] leaves it free.
@@ -192,31 +194,29 @@ impl Segment {
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = u64> {
-        self.groups.iter().flat_map(|group| group.0).filter(|known| *known != FREE)
-    }
-
     /// Moves the entries into so many groups.
     fn rebuild(&mut self, groups: usize) {
         let old = std::mem::take(self);
-        *self = Self::of(groups, old.depth, old.base, old.entries());
+        *self = Self::empty(groups, old.depth, old.base);
+        self.fill(&old.groups, |_| true);
     }
 
-    /// A segment of so many groups with these entries.
-    fn of(groups: usize, depth: u32, base: u32, entries: impl Iterator<Item = u64>) -> Self {
-        let groups = vec![EMPTY; groups].into_boxed_slice();
-        let mut made = Self { groups, len: 0, depth, base };
-        let mut filled = vec![0_u8; made.groups.len()];
-        for entry in entries {
-            let mut at = made.home(tag_of(entry));
+    fn empty(groups: usize, depth: u32, base: u32) -> Self {
+        Self { groups: vec![EMPTY; groups].into_boxed_slice(), len: 0, depth, base }
+    }
+
+    /// Fills an empty segment with those of the entries that it takes.
+    fn fill(&mut self, groups: &[Group], takes: impl Fn(u64) -> bool) {
+        let mut filled = vec![0_u8; self.groups.len()];
+        entries(groups).filter(|entry| takes(*entry)).for_each(|entry| {
+            let mut at = self.home(tag_of(entry));
             while usize::from(filled[at]) == GROUP {
-                at = made.next(at);
+                at = self.next(at);
             }
-            made.groups[at].0[usize::from(filled[at])] = entry;
+            self.groups[at].0[usize::from(filled[at])] = entry;
             filled[at] += 1;
-            made.len += 1;
-        }
-        made
+            self.len += 1;
+        });
     }
 
     fn bytes(&self) -> usize {
@@ -224,9 +224,25 @@ impl Segment {
     }
 }
 
+fn entries(groups: &[Group]) -> impl Iterator<Item = u64> {
+    groups.iter().flat_map(|group| &group.0).copied().filter(|known| *known != FREE)
+}
+
 /// Groups for so many entries, with room for two fifths more.
 fn groups_for(entries: usize) -> usize {
     (entries * 14 / 9).div_ceil(GROUP).max(1)
+}
+
+/// What the places of a dictionary are called.
+pub trait Named {
+    /// Steps towards a name that lies somewhere in memory.
+    const STEPS: usize;
+
+    /// The name of a place that has one.
+    fn name(&self, place: Place) -> u64;
+
+    /// Asks for the memory of one step, when those before it have come.
+    fn approach(&self, place: Place, step: usize);
 }
 
 /// Engine hash → place.
@@ -260,7 +276,7 @@ impl Dictionary {
     /// Any place that has a name.
     pub fn any(&self) -> Option<Place> {
         let segment = self.segments.iter().find(|segment| segment.len > 0)?;
-        segment.entries().next().map(place)
+        entries(&segment.groups).next().map(place)
     }
 
     /// The place of a name: the one of its candidates whose label `is` the name.
@@ -279,10 +295,10 @@ impl Dictionary {
         }
     }
 
-    /// Adds a name that is not there; `label` is the name of any place that is.
-    pub fn insert(&mut self, name: u64, place: Place, label: impl Fn(Place) -> u64) {
+    /// Adds a name that is not there.
+    pub fn insert(&mut self, name: u64, place: Place, known: &impl Named) {
         let hash = mix(name, self.salt);
-        let at = self.room(hash, label);
+        let at = self.room(hash, known);
         let segment = &mut self.segments[at];
         segment.insert(entry(tag(hash, segment.base), place));
         self.len += 1;
@@ -313,7 +329,7 @@ impl Dictionary {
     }
 
     /// The segment that takes an entry of this hash: made larger or split first when full.
-    fn room(&mut self, hash: u64, label: impl Fn(Place) -> u64) -> usize {
+    fn room(&mut self, hash: u64, known: &impl Named) -> usize {
         loop {
             let Some(at) = self.slot(hash) else {
                 self.directory.push(0);
@@ -325,7 +341,7 @@ impl Dictionary {
                 return at;
             }
             if segment.len >= SEGMENT_ENTRIES && segment.depth < MAX_DEPTH {
-                self.split(at, &label);
+                self.split(at, known);
             } else {
                 self.bytes -= segment.bytes();
                 let groups = segment.groups.len();
@@ -336,31 +352,39 @@ impl Dictionary {
         }
     }
 
-    fn split(&mut self, at: usize, label: &impl Fn(Place) -> u64) {
+    /// Lets the tags of a segment begin at directory bit `base`: its places are asked for their names again.
+    fn renew<K: Named>(&self, segment: &mut Segment, base: u32, known: &K) {
+        segment.base = base;
+        for some in segment.groups.chunks_mut(RENEWED_AT_ONCE) {
+            for step in 0..K::STEPS {
+                entries(some).for_each(|entry| known.approach(place(entry), step));
+            }
+            let slots = some.iter_mut().flat_map(|group| &mut group.0);
+            slots.filter(|slot| **slot != FREE).for_each(|slot| {
+                let place = place(*slot);
+                *slot = entry(tag(mix(known.name(place), self.salt), base), place);
+            });
+        }
+    }
+
+    fn split(&mut self, at: usize, known: &impl Named) {
         let depth = self.segments[at].depth;
         if depth == self.depth {
             self.directory.reserve_exact(self.directory.len());
             self.directory.extend_from_within(..);
             self.depth += 1;
         }
-        let old = std::mem::take(&mut self.segments[at]);
-        let (base, renewed) = if depth - old.base >= SPLIT_BITS {
-            let renew = |known: u64| {
-                let place = place(known);
-                entry(tag(mix(label(place), self.salt), depth), place)
-            };
-            (depth, old.entries().map(renew).collect())
-        } else {
-            (old.base, Vec::new())
-        };
-        let entries = || renewed.iter().copied().chain(old.entries().filter(|_| renewed.is_empty()));
-        let moves = |entry: &u64| tag_of(*entry) >> (depth - base) & 1 == 1;
-        let moving = entries().filter(moves).count();
-        let stay = entries().filter(|entry| !moves(entry));
-        let made = [
-            Segment::of(groups_for(old.len - moving + 1), depth + 1, base, stay),
-            Segment::of(groups_for(moving + 1), depth + 1, base, entries().filter(moves)),
-        ];
+        let mut old = std::mem::take(&mut self.segments[at]);
+        if depth - old.base >= SPLIT_BITS {
+            self.renew(&mut old, depth, known);
+        }
+        let base = old.base;
+        let moves = |entry: u64| tag_of(entry) >> (depth - base) & 1 == 1;
+        let moving = entries(&old.groups).map(|entry| usize::from(moves(entry))).sum::<usize>();
+        let mut made =
+            [old.len - moving, moving].map(|len| Segment::empty(groups_for(len + 1), depth + 1, base));
+        made[0].fill(&old.groups, |entry| !moves(entry));
+        made[1].fill(&old.groups, moves);
         self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
         let [stay, moved] = made;
         self.segments[at] = stay;
@@ -380,6 +404,20 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
+    struct Labels<'a>(&'a [u64]);
+
+    impl Named for Labels<'_> {
+        const STEPS: usize = 1;
+
+        fn name(&self, place: Place) -> u64 {
+            self.0[place.run as usize]
+        }
+
+        fn approach(&self, place: Place, _: usize) {
+            prefetch(&self.0[place.run as usize]);
+        }
+    }
+
     /// Stores and removals at random: what is found is what a map has, and the bytes come back.
     #[test]
     fn a_dictionary_is_a_map() {
@@ -396,7 +434,7 @@ mod tests {
             } else if growing {
                 let place = Place { run: labels.len() as u32, at: step as u16 };
                 labels.push(name);
-                dictionary.insert(name, place, |place| labels[place.run as usize]);
+                dictionary.insert(name, place, &Labels(&labels));
                 naive.insert(name, place);
             }
             let found = dictionary.find(name, |place| labels[place.run as usize] == name);

@@ -130,18 +130,22 @@ impl Shard {
         };
         let (mut at, runs) = (0, &mut self.runs);
         while at < names.len() {
-            let labels = runs.get(first.run).labels(dialect);
+            let run = runs.get(first.run);
+            let labels = run.labels(dialect);
             let same = labels.equal(&names[at..], usize::from(first.at) + at);
             at += if own { (at..at + same).take_while(|at| plain(*at)).count() } else { same };
             let nameless = |at: usize| labels.get(usize::from(first.at) + at) == UNLABELLED;
             let from = at;
-            if from < fresh {
-                self.dialects.warm(dialect, &names[from..fresh.min(names.len())]);
-            }
+            let hashes_only = self.dialects.has_hashes_only(dialect, run.context);
+            let hashes = if hashes_only { run.equal(&names[at..], usize::from(first.at) + at) } else { 0 };
+            // of a name that is its block's hash there is no need to ask
+            let fresh = if from + hashes >= fresh { from } else { fresh };
+            let asked = from + hashes..fresh.min(names.len());
+            self.dialects.warm(dialect, names.get(asked).unwrap_or_default());
             while at < names.len()
                 && nameless(at)
                 && plain(at)
-                && (at >= fresh || !self.dialects.knows(runs, dialect, names[at]))
+                && (at >= fresh || at < from + hashes || !self.dialects.knows(runs, dialect, names[at]))
             {
                 at += 1;
             }
@@ -214,6 +218,9 @@ impl Shard {
         ledger.release_all(run, span, lane);
         while let Some(run) = ledger.books.recent.expire(ledger.runs) {
             ledger.trim(run);
+        }
+        if let Some(dialect) = publisher.speech.dialect() {
+            publisher.recent.approach(&self.runs, dialect);
         }
     }
 

@@ -74,6 +74,17 @@ impl Recent {
         self.entries.push_back(new);
     }
 
+    /// Asks for the memory that the next removals will need to let the oldest stretches go, a step an entry.
+    pub fn approach(&self, runs: &Runs, dialect: u32) {
+        if self.blocks + ENTRY_BLOCKS < RECENT_BLOCKS {
+            return;
+        }
+        let steps = (0..Runs::APPROACHES).rev();
+        for (entry, step) in self.entries.iter().zip(steps) {
+            runs.approach(Place { run: entry.run, at: entry.span.start }, dialect, step);
+        }
+    }
+
     /// Forgets the oldest stretch beyond the bound; returns its run, which is to be trimmed.
     pub fn expire(&mut self, runs: &mut Runs) -> Option<u32> {
         if self.blocks > RECENT_BLOCKS { self.forget_oldest(runs) } else { None }

@@ -13,6 +13,7 @@ use super::cover::Stretch;
 use super::covers::{Covers, Holder};
 use super::dialect::UNLABELLED;
 use super::pins::Pins;
+use super::prefetch::prefetch;
 
 /// Most blocks of one run; a longer prefix goes on in another.
 pub const RUN_BLOCKS: usize = u16::MAX as usize;
@@ -148,6 +149,9 @@ impl<'a> Cut<'a> {
 }
 
 impl Runs {
+    /// Steps from a place to its label: number of a run, run, names.
+    pub const APPROACHES: usize = 3;
+
     /// Live runs.
     pub fn len(&self) -> usize {
         self.live
@@ -188,6 +192,21 @@ impl Runs {
     /// What a dialect calls a place.
     pub fn label(&self, place: Place, dialect: u32) -> u64 {
         self.try_get(place.run).map_or(UNLABELLED, |run| run.labels(dialect).get(usize::from(place.at)))
+    }
+
+    /// Goes one step of [`Runs::APPROACHES`] towards a label without waiting for it: the steps of several places
+    /// overlap.
+    pub fn approach(&self, place: Place, dialect: u32, step: usize) {
+        let Some(slot) = self.slots.get(place.run as usize) else { return };
+        let Some(run) = slot.as_deref().filter(|_| step > 0) else { return prefetch(slot) };
+        if step == 1 {
+            prefetch(&run.hashes);
+            prefetch(&run.columns);
+            prefetch(&run.covers);
+            prefetch(&run.pins);
+        } else if let Some(label) = run.labels(dialect).slot(usize::from(place.at)) {
+            prefetch(label);
+        }
     }
 
     /// Lets a dialect name the blocks from a place on.

@@ -3,6 +3,7 @@
 use super::apply::{Reading, Work};
 use super::chain::{ByHash, Chain, Locals, NameSource, Placeholder};
 use super::context::Lora;
+use super::dialect::WARMED;
 use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
 use super::name::Known;
@@ -20,7 +21,7 @@ const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
 /// Runs passed to find out whether a block stands above itself.
 const ANCESTOR_STEPS: usize = 4096;
 /// Blocks whose hashes are computed before their names are searched.
-const HASHED_AHEAD: usize = 64;
+const HASHED_AHEAD: usize = WARMED;
 /// Events of so few hashes are searched for repeats without a table.
 const FEW: usize = 24;
 
@@ -92,6 +93,9 @@ impl Shard {
         if parent.is_some_and(|parent| names.contains(&parent)) {
             return Err(Skip::Cycle);
         }
+        if let Some(dialect) = publisher.speech.dialect() {
+            self.dialects.warm(dialect, &names[..names.len().min(WARMED)]);
+        }
         let mut digests = Vec::new();
         let mut salt = reading.text(store.cache_salt);
         if store.extra_keys.is_some() || store.mm_infos.is_some() {
@@ -123,7 +127,9 @@ impl Shard {
         let context = self.runs.get(place.run).context;
         let seq = self.runs.hash(place);
         let mut chain = self.hashed(Chain::new(source, locals, lane, context, Some(place), Some(seq)), batch);
-        chain.fresh = self.check_descent(publisher, chain.names.of(batch), place, below)?;
+        let names = chain.names.of(batch);
+        let below = below.max(self.own_hashes(publisher, names, &chain.seqs, context));
+        chain.fresh = self.check_descent(publisher, names, place, below)?;
         Ok(Some(Work::Chain(chain)))
     }
 
@@ -136,13 +142,20 @@ impl Shard {
         chain
     }
 
-    /// How many of these names stand right behind their parent, as those of a known prefix do; the others are asked
-    /// for, to be searched.
+    /// How many of these blocks are called by their hashes in a dialect that says nothing else: such a name stands
+    /// nowhere above its own block.
+    fn own_hashes(&self, publisher: &Publisher, names: &[u64], seqs: &[u64], context: u32) -> usize {
+        let dialect = publisher.speech.dialect().filter(|_| publisher.names.is_empty());
+        if dialect.is_none_or(|dialect| !self.dialects.has_hashes_only(dialect, context)) {
+            return 0;
+        }
+        names.iter().zip(seqs).take_while(|(name, seq)| name == seq).count()
+    }
+
+    /// How many of these names stand right behind their parent, as those of a known prefix do.
     fn below(&self, publisher: &Publisher, names: &[u64], parent: Place) -> usize {
         let Some(dialect) = publisher.speech.dialect() else { return 0 };
-        let below = self.runs.get(parent.run).labels(dialect).equal(names, usize::from(parent.at) + 1);
-        self.dialects.warm(dialect, &names[below..]);
-        below
+        self.runs.get(parent.run).labels(dialect).equal(names, usize::from(parent.at) + 1)
     }
 
     pub(super) fn begin_without_tokens(

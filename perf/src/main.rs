@@ -102,6 +102,9 @@ struct Structures {
     /// Only these workloads
     #[arg(long, value_delimiter = ',', default_value = "troubles,synthetic,query,trace")]
     only: Vec<String>,
+    /// Only the questions of the workload `query` in whose name one of these stands, for a profile [default: all]
+    #[arg(long, value_delimiter = ';', value_name = "TEXTS")]
+    cases: Vec<String>,
     /// What engines call the blocks of the synthetic fleet and of the trace
     #[arg(long, value_enum, default_value_t)]
     names: Names,
@@ -139,7 +142,7 @@ fn structures(arguments: &Structures) -> Result<(), String> {
         rows.extend(measure::synthetic(&kinds, taking.rounds, taking.seed, Size::FULL, arguments.names));
     }
     if wanted("query") {
-        rows.extend(queries::queries(&kinds, taking.rounds, taking.seed));
+        rows.extend(queries::queries(&kinds, taking.rounds, taking.seed, &arguments.cases));
     }
     if let Some(file) = arguments.trace.as_ref().filter(|_| wanted("trace")) {
         for workers in [16, 64] {

@@ -133,9 +133,10 @@ fn branchy(texts: &mut Texts, depth: usize) -> (Vec<Vec<Node>>, Vec<Vec<Op>>) {
     (ways, events)
 }
 
-/// All questions, asked of all structures in turn.
-pub fn queries(kinds: &[Kind], rounds: usize, seed: u64) -> Vec<Row> {
-    let Built { workload, cases } = build(seed);
+/// The questions in whose name one of `only` stands, or all, asked of all structures in turn.
+pub fn queries(kinds: &[Kind], rounds: usize, seed: u64, only: &[String]) -> Vec<Row> {
+    let Built { workload, mut cases } = build(seed);
+    cases.retain(|case| only.is_empty() || only.iter().any(|text| case.name.contains(text.as_str())));
     let oracle = Oracle::after(&workload);
     eprintln!("query: {} workers, {} (block, owner) held", workload.workers, oracle.blocks());
     let mut structures: Vec<Box<dyn Structure>> =

@@ -226,12 +226,27 @@ impl Iterator for Hits<'_> {
     fn next(&mut self) -> Option<Hit> {
         let word = self.holders.next()?;
         let longest = self.longest.next().copied().unwrap_or(self.whole);
-        Some(Hit { instance: (word >> 32) as u32, longest })
+        Some(hit(*word, longest))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.holders.size_hint()
     }
+
+    // whoever reads all hits does not ask at each of them whether the answer is whole
+    #[inline]
+    fn fold<A, F: FnMut(A, Hit) -> A>(self, first: A, mut with: F) -> A {
+        if self.longest.as_slice().is_empty() {
+            return self.holders.fold(first, |so_far, word| with(so_far, hit(*word, self.whole)));
+        }
+        let hits = self.holders.zip(self.longest);
+        hits.fold(first, |so_far, (word, longest)| with(so_far, hit(*word, *longest)))
+    }
+}
+
+#[inline]
+fn hit(word: u64, longest: u32) -> Hit {
+    Hit { instance: (word >> 32) as u32, longest }
 }
 
 impl ExactSizeIterator for Hits<'_> {}
@@ -310,5 +325,40 @@ impl<'a> Found<'a> {
         let listed = listed.iter().filter(move |(of, ..)| Some(*of) == more);
         let listed = listed.map(|(_, rank, blocks)| (*rank, *blocks));
         first.into_iter().chain(listed).filter(|(_, blocks)| *blocks > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn hits_read_at_once_are_the_hits_read_one_by_one(
+            hits in prop::collection::vec((any::<u32>(), any::<u32>()), 0..40),
+            whole in prop::option::of(any::<u32>()),
+            read in 0usize..50,
+        ) {
+            let mut answer = Answer::default();
+            let holders: Vec<u64> = hits.iter().map(|(instance, _)| u64::from(*instance) << 32).collect();
+            match whole {
+                Some(blocks) => answer.whole = Some(Whole { run: 0, blocks }),
+                None => answer.longest.extend(hits.iter().map(|(_, longest)| longest)),
+            }
+            let found = Found { answer: &answer, owners: &[], holders: &holders };
+            let naive: Vec<Hit> = hits
+                .iter()
+                .map(|(instance, longest)| Hit { instance: *instance, longest: whole.unwrap_or(*longest) })
+                .collect();
+            let (mut all, mut one_by_one) = (found.hits(), Vec::new());
+            one_by_one.extend(all.by_ref().take(read));
+            let rest = all.fold(Vec::new(), |mut rest, hit| {
+                rest.push(hit);
+                rest
+            });
+            prop_assert_eq!(&one_by_one, &naive[..read.min(naive.len())]);
+            prop_assert_eq!(&rest, &naive[read.min(naive.len())..]);
+        }
     }
 }

@@ -14,6 +14,8 @@ pub const DEFAULT_SEED: u64 = 1337;
 
 /// Bytes of a token.
 const TOKEN_BYTES: usize = size_of::<u32>();
+/// Bytes of a block of 16 tokens, which is what most engines have.
+const COMMON_BYTES: usize = 16 * TOKEN_BYTES;
 /// Longest input, bytes, that XXH3 mixes with the seed itself; a longer one with a secret made of the seed.
 const SEEDED_BYTES: usize = 240;
 /// That secret for the seed of the contract, which would be made anew with every long block.
@@ -29,7 +31,7 @@ pub fn local(tokens: &[u32], seed: u64) -> u64 {
 #[inline]
 fn local_of_packed(block: &[u8], seed: u64) -> u64 {
     // where the length is known to the compiler, nothing of it is left to decide
-    match block.as_array::<{ 16 * TOKEN_BYTES }>() {
+    match block.as_array::<COMMON_BYTES>() {
         Some(block) => xxh3_64_with_seed(block, seed),
         None if seed == DEFAULT_SEED && block.len() > SEEDED_BYTES => {
             xxh3_64_with_secret(block, &DEFAULT_SECRET)
@@ -87,26 +89,45 @@ pub fn extend(tokens: &[u32], block_size: usize, previous: Option<u64>, seed: u6
 }
 
 /// The same for packed tokens.
+fn roll(tokens: &[u8], block_bytes: usize, previous: Option<u64>, seed: u64, hashes: &mut Vec<u64>) {
+    if block_bytes == COMMON_BYTES {
+        let (blocks, _) = tokens.as_chunks::<COMMON_BYTES>();
+        roll_blocks(blocks.iter(), |block| xxh3_64_with_seed(block, seed), previous, seed, hashes);
+    } else {
+        let blocks = tokens.chunks_exact(block_bytes);
+        roll_blocks(blocks, |block| local_of_packed(block, seed), previous, seed, hashes);
+    }
+}
+
+/// The same for blocks whose local hashes `local` knows to make.
 ///
 /// Only the rolling hash waits for the one before it: it stays in a register, so that the processor is at the
 /// local hashes of the next blocks meanwhile.
-fn roll(tokens: &[u8], block_bytes: usize, previous: Option<u64>, seed: u64, hashes: &mut Vec<u64>) {
-    let mut blocks = tokens.chunks_exact(block_bytes);
+#[inline]
+fn roll_blocks<B>(
+    mut blocks: impl ExactSizeIterator<Item = B>,
+    local: impl Fn(B) -> u64,
+    previous: Option<u64>,
+    seed: u64,
+    hashes: &mut Vec<u64>,
+) {
     let mut previous = match previous {
         Some(previous) => previous,
         None => match blocks.next() {
             Some(root) => {
-                let root = local_of_packed(root, seed);
+                let root = local(root);
                 hashes.push(root);
                 root
             }
             None => return,
         },
     };
-    hashes.extend(blocks.map(|block| {
-        previous = rolling(previous, local_of_packed(block, seed), seed);
-        previous
-    }));
+    let done = hashes.len();
+    hashes.resize(done + blocks.len(), 0);
+    for (hash, block) in hashes[done..].iter_mut().zip(blocks) {
+        previous = rolling(previous, local(block), seed);
+        *hash = previous;
+    }
 }
 
 /// A prompt whose rolling hashes are computed as far as somebody looks.
@@ -190,6 +211,15 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// The same where no hash of them is to be made for it.
+    #[inline]
+    pub fn known(&self, blocks: usize) -> Option<&[u64]> {
+        match &self.hashes {
+            Hashes::Known(hashes) => Some(hashes),
+            Hashes::Growing(hashes) => Some(hashes.as_slice()).filter(|hashes| hashes.len() >= blocks),
+        }
+    }
+
     /// Whether a look far ahead costs nothing.
     #[inline]
     pub fn is_known(&self) -> bool {
@@ -224,6 +254,7 @@ impl<'a> Path<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn golden_vectors_of_the_contract() {
@@ -256,6 +287,31 @@ mod tests {
         for length in [1, 4, 15, 16, 17, 59, 60, 61, 63, 64, 65, 255, 256, 257, 300] {
             for seed in [0, 7, DEFAULT_SEED] {
                 assert_eq!(local(&tokens[..length], seed), xxh3_64_with_seed(&bytes[..length * 4], seed));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hashes_are_those_of_the_reference(
+            bytes in prop::collection::vec(any::<u8>(), 0..2000),
+            size in prop::sample::select(vec![1, 4, 15, 16, 16, 17, 32]),
+            seed in prop::sample::select(vec![0, 7, DEFAULT_SEED, u64::MAX]),
+            step in 1usize..9,
+        ) {
+            let mut naive: Vec<u64> = Vec::new();
+            for block in bytes.chunks_exact(size * TOKEN_BYTES) {
+                let local = xxh3_64_with_seed(block, seed);
+                let pair = |previous: &u64| [previous.to_le_bytes(), local.to_le_bytes()].concat();
+                naive.push(naive.last().map_or(local, |previous| xxh3_64_with_seed(&pair(previous), seed)));
+            }
+            let mut scratch = Vec::new();
+            let mut path = Path::of_packed(&bytes, &[], size as u32, seed, &mut scratch);
+            prop_assert_eq!(path.blocks(), naive.len());
+            for blocks in (0..=naive.len()).step_by(step) {
+                prop_assert_eq!(&path.first(blocks)[..blocks], &naive[..blocks]);
+                prop_assert_eq!(path.known(blocks).map(|known| &known[..blocks]), Some(&naive[..blocks]));
+                prop_assert!(path.known(naive.len() + 1).is_none());
             }
         }
     }

@@ -175,26 +175,30 @@ fn find(context: &Context, path: &mut Path<'_>, base: u32) -> Option<Place> {
     context.find(path.first(base + 1)[base])
 }
 
-/// What the path from depth `base` on shares with the run that goes on at `place`.
+/// What the path from depth `base` on shares with a run from a position on; at least one block.
 #[inline]
-fn stretch_at<'r>(runs: &'r Runs, place: Place, path: &mut Path<'_>, base: u32) -> (&'r Covers, Stretch) {
-    let run = runs.get(place.run);
-    let length = common_length(run, place, path, base as usize);
-    (&run.covers, Stretch { start: place.at, end: place.at + length as u16 })
+fn stretch_at(run: &Run, at: u16, path: &mut Path<'_>, base: u32) -> Stretch {
+    let base = base as usize;
+    let stretch = &run.hashes[usize::from(at)..];
+    let most = stretch.len().min(path.blocks() - base);
+    let length = match path.known(base + most) {
+        // equal hashes there mean equal blocks before
+        Some(asked) if stretch[most - 1] == asked[most - 1 + base] => most,
+        _ => common_length(run, usize::from(at), most, path, base),
+    };
+    Stretch { start: at, end: at + length as u16 }
 }
 
-/// Blocks that the run from `place` on and the path from `base` on have in common; at least 1.
-#[inline]
-fn common_length(run: &Run, place: Place, path: &mut Path<'_>, base: usize) -> usize {
-    let stretch = &run.hashes[usize::from(place.at)..];
-    let most = stretch.len().min(path.blocks() - base);
+/// Blocks that the run from `from` on and the path from `base` on have in common, of at most `most`; at least 1.
+fn common_length(run: &Run, from: usize, most: usize, path: &mut Path<'_>, base: usize) -> usize {
+    let stretch = &run.hashes[from..];
     let mut step = if path.is_known() { most } else { FIRST_STEP };
     let mut equal = 1;
     while equal < most {
         let until = most.min(equal + step);
         let asked = &path.first(base + until)[base..];
         if stretch[until - 1] != asked[until - 1] {
-            return differing(run, usize::from(place.at), asked, equal..until - 1);
+            return differing(run, from, asked, equal..until - 1);
         }
         equal = until;
         step *= 4;
@@ -237,18 +241,41 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 }
 
 impl Scratch {
+    #[inline]
     fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
+        let Some(place) = find(context, path, 0) else { return };
+        let run = runs.get(place.run);
+        let stretch = stretch_at(run, place.at, path, 0);
+        let (covers, base) = (&run.covers, u32::from(stretch.end - stretch.start));
         let everybody = filter.is_all() && context.retired == 0;
         let counting = Counting { owners: &context.owners, filter, everybody };
-        let Some(place) = find(context, path, 0) else { return };
-        let (first, stretch) = stretch_at(runs, place, path, 0);
-        let mut base = u32::from(stretch.end - stretch.start);
-        if !self.begin(place.run, first, stretch, counting) {
+        if everybody && covers.is_plain() && covers.all_hold(stretch) {
+            self.answer.whole = Some(Whole { run: place.run, blocks: base });
+            // nearly always that is all
+            if base as usize == path.blocks() || covers.is_empty() {
+                return;
+            }
+        } else if !self.begin(covers, stretch, counting) {
             return;
         }
+        self.walk_on(covers, base, context, runs, path, counting);
+    }
+
+    /// Goes on behind the first `base` blocks, which stand in one run with these covers.
+    #[inline(never)]
+    fn walk_on(
+        &mut self,
+        first: &Covers,
+        mut base: u32,
+        context: &Context,
+        runs: &Runs,
+        path: &mut Path<'_>,
+        counting: Counting<'_>,
+    ) {
         let mut listed = false;
         while let Some(place) = find(context, path, base) {
-            let (covers, stretch) = stretch_at(runs, place, path, base);
+            let run = runs.get(place.run);
+            let (covers, stretch) = (&run.covers, stretch_at(run, place.at, path, base));
             let end = base + u32::from(stretch.end - stretch.start);
             if let Some(whole) = &mut self.answer.whole {
                 if covers.is_plain() && covers.holders() == first.holders() && covers.all_hold(stretch) {
@@ -274,14 +301,11 @@ impl Scratch {
         }
     }
 
-    /// Credits the first stretch of a walk; returns whether any instance holds all of it.
-    fn begin(&mut self, run: u32, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
+    /// Credits the first stretch of a walk, which not everybody holds who counts, or not simply; returns whether any
+    /// instance holds all of it.
+    fn begin(&mut self, covers: &Covers, stretch: Stretch, counting: Counting<'_>) -> bool {
         let (holders, length) = (covers.holders(), stretch.end - stretch.start);
         if counting.everybody && covers.is_plain() {
-            if covers.all_hold(stretch) {
-                self.answer.whole = Some(Whole { run, blocks: u32::from(length) });
-                return !covers.is_empty();
-            }
             let held = covers.firsts(0..covers.len()).map(|span| u32::from(within(span, stretch)));
             self.answer.take_some(holders, held);
             return self.answer.longest.contains(&u32::from(length));

@@ -1,0 +1,51 @@
+//! Set-up: `kvatlas bench ingest` that is stopped by a signal in the middle: against a running daemon, and against one
+//! that it has started.
+//! Claim: what it registered is unregistered, the daemon that it started is gone, and the exit code is 70.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use crate::bench;
+use crate::fleet::{Ask, Daemon, eventually};
+
+const LOAD: [&str; 7] = ["ingest", "--publishers", "3", "--rate", "5", "--seconds", "600"];
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+}
+
+#[test]
+fn a_running_daemon_forgets_the_bench() {
+    let daemon = Daemon::start(1);
+    let url = format!("http://{}", daemon.address());
+    for name in ["INT", "TERM"] {
+        let mut child = bench::command(&[&LOAD[..], &["--target", &url]].concat()).spawn().unwrap();
+        eventually("all are registered and heard", || {
+            let services = daemon.get("/services").json();
+            let all = services["services"].as_array().unwrap();
+            all.len() == 3 && all.iter().all(|service| service["stream"]["messages"].as_u64() > Some(0))
+        });
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(70), "{name}");
+        assert_eq!(daemon.get("/services").json()["count"], 0, "{name}");
+    }
+}
+
+#[test]
+fn its_own_daemon_ends_with_it() {
+    let mut child = bench::command(&LOAD).spawn().unwrap();
+    let id = child.id();
+    let mut daemon = String::new();
+    eventually("it has a daemon", || {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        daemon = children.trim().to_owned();
+        !daemon.is_empty()
+    });
+    let place = Path::new("/proc").join(&daemon);
+    assert!(place.exists());
+    signal(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(70));
+    assert!(!place.exists(), "the daemon {daemon} goes on");
+}

@@ -1,5 +1,8 @@
 //! The prefix index of one thread: one file a property, one program, so that it is linked once.
 
+#[path = "../support/shard.rs"]
+mod shard;
+
 mod answer_before_arrival;
 mod names_reused;
 mod oracle_index;

@@ -8,10 +8,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::shard::registration;
 use kvatlas::event::{self, Batch};
 use kvatlas::index::apply::Cursor;
 use kvatlas::index::hash::{self, DEFAULT_SEED, Path};
-use kvatlas::index::publisher::{Class, Registration};
 use kvatlas::index::shard::{Shard, base_key};
 use kvatlas::index::walk::Filter;
 use kvatlas::wire::engine::{EngineBatch, EngineEvent, Hash, Removed, Stamp, Stored, encode_batch};
@@ -38,22 +38,6 @@ enum Op {
 }
 
 use Op::{Remove, Store};
-
-fn registration(instance: &str) -> Registration {
-    Registration {
-        tenant: "default".into(),
-        instance: instance.into(),
-        rank: 0,
-        class: Class::Engine,
-        model: "m".into(),
-        lora_name: String::new(),
-        block_size: 1,
-        additional_salt: String::new(),
-        standard_hashes: false,
-        tp_size: None,
-        removal_scope: None,
-    }
-}
 
 /// One engine's names: copies, and the blocks denoted by them, as (rolling) hashes.
 #[derive(Default)]

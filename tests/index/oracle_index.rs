@@ -6,19 +6,23 @@
 //! Claim: after every event each query answers exactly as the naive model does, also one of two contexts at once, and when everybody has left,
 //! the shard owns as many bytes as in the beginning.
 
+mod blank;
+mod check;
+mod dice;
 mod model;
 
+use crate::shard::registration;
+use blank::blank_store;
+use dice::Dice;
 use kvatlas::event::{Batch, Clear, Envelope, Event, Remove, Slice, Span, Store};
 use kvatlas::index::apply::Cursor;
-use kvatlas::index::context::{ContextKey, Lora};
-use kvatlas::index::hash::{self, Path};
+use kvatlas::index::hash;
 use kvatlas::index::publisher::{Class, Registration};
 use kvatlas::index::shard::Shard;
-use kvatlas::index::walk;
 use kvatlas::metrics::PublisherStats;
-use model::{Filter, Hit, Lane, Model};
+use model::{Lane, Model};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const SEED: u64 = 1337;
@@ -76,32 +80,6 @@ fn seqs(symbols: &[u8]) -> Vec<u64> {
             next
         })
         .collect()
-}
-
-/// A small deterministic stream of choices.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % below
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.roll(n) == 0
-    }
-
-    fn path(&mut self, most: usize, symbols: usize) -> Symbols {
-        let mut path = Vec::new();
-        for _ in 0..=self.roll(most) {
-            // no symbol twice: a name without chaining must not stand above itself
-            let symbol = self.roll(symbols) as u8;
-            if !path.contains(&symbol) {
-                path.push(symbol);
-            }
-        }
-        path
-    }
 }
 
 struct World {
@@ -162,17 +140,11 @@ impl World {
     fn register(&mut self, instance: &str, rank: u32, pool: bool, hashing: Hashing) {
         let stats = Arc::new(PublisherStats::default());
         let registration = Registration {
-            tenant: "default".into(),
-            instance: instance.into(),
             rank,
             class: if pool { Class::Pool } else { Class::Engine },
-            model: "m".into(),
-            lora_name: String::new(),
             block_size: BLOCK as u32,
-            additional_salt: String::new(),
             standard_hashes: hashing == Hashing::Standard,
-            tp_size: None,
-            removal_scope: None,
+            ..registration(instance)
         };
         let number = self.shard.add_publisher(Arc::new(registration), stats.clone()).expect("registers");
         self.senders.push(Sender { hashing, pool, rank, number, stats });
@@ -472,88 +444,6 @@ impl World {
         }
     }
 
-    fn check(&mut self) {
-        let filter = self.filter();
-        let paths: Vec<Symbols> = (0..6).map(|_| self.dice.path(9, 5)).collect();
-        let hashes: Vec<Vec<u64>> = paths.iter().map(|path| seqs(path)).collect();
-        let each: Vec<_> = (0..SALTS.len()).map(|salt| self.model.query(salt, &hashes, &filter)).collect();
-        for (salt, expected) in each.iter().enumerate() {
-            for (path, expected) in paths.iter().zip(expected) {
-                let got = self.ask(path, &[salt], &filter);
-                assert_eq!(got, *expected, "path {path:?} salt {salt} {filter:?}");
-            }
-        }
-        for (path, (one, other)) in paths.iter().zip(each[0].iter().zip(&each[1])) {
-            let mut expected = one.clone();
-            for (instance, hit) in other {
-                if one.get(instance).is_none_or(|own| own.longest < hit.longest) {
-                    expected.insert(instance.clone(), hit.clone());
-                }
-            }
-            let got = self.ask(path, &[0, 1], &filter);
-            assert_eq!(got, expected, "path {path:?} both {filter:?}");
-        }
-        for at in 0..self.senders.len() {
-            let held = self.senders[at].stats.blocks_held.get();
-            assert_eq!(held as usize, self.model.held(at), "blocks held by publisher {at}");
-        }
-    }
-
-    fn filter(&mut self) -> Filter {
-        let mut filter = Filter::default();
-        if self.dice.one_in(4) {
-            filter.instance = Some(["i0", "i1", "i9"][self.dice.roll(3)].to_owned());
-        }
-        if self.dice.one_in(4) {
-            let media = ["GPU", "CPU", "DISK", "MARS"];
-            filter.media = Some((0..2).map(|_| media[self.dice.roll(4)].to_owned()).collect());
-        }
-        if self.dice.one_in(6) {
-            filter.rank = Some(self.dice.roll(3) as u32);
-        }
-        filter
-    }
-
-    fn ask(&mut self, path: &[u8], salts: &[usize], filter: &Filter) -> BTreeMap<String, Hit> {
-        let key = |salt: usize| ContextKey {
-            tenant: "default".into(),
-            model: "m".into(),
-            lora: Lora::Base,
-            block_size: BLOCK as u32,
-            additional_salt: String::new(),
-            cache_salt: SALTS[salt].into(),
-        };
-        let contexts: Vec<u32> =
-            salts.iter().filter_map(|salt| self.shard.find_context(&key(*salt))).collect();
-        let instance = match &filter.instance {
-            None => None,
-            Some(name) => match self.shard.find_instance(name) {
-                Some(number) => Some(number),
-                None => return BTreeMap::new(),
-            },
-        };
-        let media = filter
-            .media
-            .as_ref()
-            .map_or(u64::MAX, |media| self.shard.media_set(|medium| media.contains(medium.name())));
-        let filter = walk::Filter { instance, media, rank: filter.rank };
-        let (tokens, mut scratch) = (tokens(path), Vec::new());
-        let mut asked = Path::of_tokens(&tokens, &[], BLOCK as u32, SEED, &mut scratch);
-        self.shard.query(&contexts, &mut asked, filter);
-        let answer = self.shard.answer();
-        let mut hits = BTreeMap::new();
-        for (number, hit) in answer.hits().enumerate() {
-            let number = number as u32;
-            let media = answer
-                .media(number)
-                .map(|(medium, blocks)| (self.shard.medium_name(medium).to_owned(), blocks));
-            let found =
-                Hit { longest: hit.longest, media: media.collect(), ranks: answer.ranks(number).collect() };
-            hits.insert(self.shard.instance_name(hit.instance).to_owned(), found);
-        }
-        hits
-    }
-
     fn leave(&mut self) {
         while !self.senders.is_empty() {
             let at = self.dice.roll(self.senders.len());
@@ -564,31 +454,6 @@ impl World {
             }
         }
         while !self.shard.purge(7) {}
-    }
-}
-
-fn blank_store() -> Store {
-    Store {
-        index: 0,
-        hashes: Slice::default(),
-        parent: None,
-        tokens: None,
-        block_size: None,
-        medium: Span::NONE,
-        lora_name: Span::NONE,
-        lora_id: None,
-        cache_salt: Span::NONE,
-        extra_keys: Span::NONE,
-        mm_infos: Span::NONE,
-        lookahead: Span::NONE,
-        block_offsets: Span::NONE,
-        group_idx: None,
-        spec_kind: Span::NONE,
-        sliding_window: None,
-        locality: Span::NONE,
-        ownership: Span::NONE,
-        session_id: Span::NONE,
-        envelope: None,
     }
 }
 

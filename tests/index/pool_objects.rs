@@ -3,6 +3,7 @@
 //! another; it counts once while any rank's object is there, or with `tp_size` once all are; what no engine
 //! announces matches nothing; and nothing is left when everybody has gone.
 
+use crate::shard::registration;
 use kvatlas::event::{self, Batch};
 use kvatlas::index::apply::Cursor;
 use kvatlas::index::context::{ContextKey, Lora};
@@ -31,19 +32,7 @@ impl Fleet {
     }
 
     fn register(&mut self, class: Class, change: impl Fn(&mut Registration)) -> (u32, Arc<PublisherStats>) {
-        let mut registration = Registration {
-            tenant: "default".into(),
-            instance: "i".into(),
-            rank: 0,
-            class,
-            model: "m".into(),
-            lora_name: String::new(),
-            block_size: BLOCK,
-            additional_salt: String::new(),
-            standard_hashes: false,
-            tp_size: None,
-            removal_scope: None,
-        };
+        let mut registration = Registration { class, block_size: BLOCK, ..registration("i") };
         change(&mut registration);
         let stats = Arc::new(PublisherStats::default());
         (self.shard.add_publisher(Arc::new(registration), stats.clone()).expect("registers"), stats)

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::shard::registration;
 use kvatlas::event::{self, Batch};
 use kvatlas::index::apply::Cursor;
 use kvatlas::index::hash::{DEFAULT_SEED, Path};
-use kvatlas::index::publisher::{Class, Registration};
 use kvatlas::index::shard::{Shard, base_key};
 use kvatlas::index::walk::Filter;
 use kvatlas::wire::chain::Chain;
@@ -23,22 +23,6 @@ const STEP: usize = 256;
 fn prompt(number: u32, blocks: usize) -> Vec<u32> {
     let own = |at: usize| if at < BLOCKS / 4 { number / 4 } else { number };
     (0..blocks).map(|at| own(at) * 10_000 + at as u32).collect()
-}
-
-fn registration(instance: &str) -> Registration {
-    Registration {
-        tenant: "default".into(),
-        instance: instance.into(),
-        rank: 0,
-        class: Class::Engine,
-        model: "m".into(),
-        lora_name: String::new(),
-        block_size: 1,
-        additional_salt: String::new(),
-        standard_hashes: false,
-        tp_size: None,
-        removal_scope: None,
-    }
 }
 
 struct World {

@@ -15,7 +15,14 @@ const fn ms(millis: u64) -> Duration {
 }
 
 fn good() -> Settled {
-    Settled { after: Some(ms(7)), bound: ms(100), growth: ms(3), growth_bound: Some(ms(50)), lost: 0 }
+    Settled {
+        after: Some(ms(7)),
+        bound: ms(100),
+        growth: ms(3),
+        growth_bound: Some(ms(50)),
+        lost: 0,
+        unanswered: false,
+    }
 }
 
 #[test]
@@ -25,6 +32,7 @@ fn each_fault_fails_alone_and_is_named() {
     for (settled, words) in [
         (Settled { lost: 1200, ..good() }, "1,200 batches, events or blocks were lost"),
         (Settled { after: None, ..good() }, "not everything was applied"),
+        (Settled { after: None, unanswered: true, ..good() }, "the daemon did not answer any more"),
         (Settled { after: Some(ms(101)), ..good() }, "after 101 ms"),
         (Settled { growth: ms(51), ..good() }, "grew by 51 ms"),
     ] {

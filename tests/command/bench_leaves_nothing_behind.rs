@@ -1,34 +1,28 @@
 //! Set-up: `kvatlas bench ingest` that is stopped by a signal in the middle: against a running daemon, and against one
 //! that it has started.
-//! Claim: what it registered is unregistered, the daemon that it started is gone, and the exit code is 70.
+//! Claim: what it registered is unregistered, the daemon that it started is gone, and the exit code is that of the signal.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
 
 use crate::bench;
 use crate::fleet::{Ask, Daemon, eventually};
 
 const LOAD: [&str; 7] = ["ingest", "--publishers", "3", "--rate", "5", "--seconds", "600"];
 
-fn signal(child: &Child, name: &str) {
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
-}
-
 #[test]
 fn a_running_daemon_forgets_the_bench() {
     let daemon = Daemon::start(1);
     let url = format!("http://{}", daemon.address());
-    for name in ["INT", "TERM"] {
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
         let mut child = bench::command(&[&LOAD[..], &["--target", &url]].concat()).spawn().unwrap();
         eventually("all are registered and heard", || {
             let services = daemon.get("/services").json();
             let all = services["services"].as_array().unwrap();
             all.len() == 3 && all.iter().all(|service| service["stream"]["messages"].as_u64() > Some(0))
         });
-        signal(&child, name);
-        assert_eq!(child.wait().unwrap().code(), Some(70), "{name}");
+        bench::signal(child.id(), name);
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
         assert_eq!(daemon.get("/services").json()["count"], 0, "{name}");
     }
 }
@@ -45,7 +39,7 @@ fn its_own_daemon_ends_with_it() {
     });
     let place = Path::new("/proc").join(&daemon);
     assert!(place.exists());
-    signal(&child, "INT");
-    assert_eq!(child.wait().unwrap().code(), Some(70));
+    bench::signal(id, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!place.exists(), "the daemon {daemon} goes on");
 }

@@ -64,6 +64,8 @@ fn a_bad_line_is_named() {
         let error = all(&[good.as_str(), "\n", &bad, &good].concat()).unwrap_err();
         assert!(error.contains(words), "{error}");
     }
+    let marked = all(&["\u{feff}", &good].concat()).unwrap_err();
+    assert!(marked.contains("line 1: begins with a byte order mark"), "{marked}");
     let short = line("9", 1, &[1]);
     let blanks = " ".repeat(BENCH_LINE_BYTES - short.trim_end().len());
     let longest = format!("{blanks}{short}");

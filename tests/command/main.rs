@@ -13,6 +13,8 @@ mod bench_leaves_nothing_behind;
 mod bench_names_the_flag;
 mod bench_query_detects_wrong_answer;
 mod bench_schedule;
+mod bench_silent_daemon;
+mod bench_stopped;
 mod bench_trace_agrees_with_truth;
 mod bench_trace_reader;
 mod bench_worker_cache;

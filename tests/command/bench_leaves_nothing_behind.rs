@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::bench;
 use crate::fleet::{Ask, Daemon, eventually};
@@ -15,7 +16,8 @@ fn a_running_daemon_forgets_the_bench() {
     let daemon = Daemon::start(1);
     let url = format!("http://{}", daemon.address());
     for (name, code) in [("INT", 130), ("TERM", 143)] {
-        let mut child = bench::command(&[&LOAD[..], &["--target", &url]].concat()).spawn().unwrap();
+        let mut child =
+            bench::command(&[&LOAD[..], &["--target", &url]].concat()).stdout(Stdio::null()).spawn().unwrap();
         eventually("all are registered and heard", || {
             let services = daemon.get("/services").json();
             let all = services["services"].as_array().unwrap();
@@ -29,7 +31,7 @@ fn a_running_daemon_forgets_the_bench() {
 
 #[test]
 fn its_own_daemon_ends_with_it() {
-    let mut child = bench::command(&LOAD).spawn().unwrap();
+    let mut child = bench::command(&LOAD).stdout(Stdio::null()).spawn().unwrap();
     let id = child.id();
     let mut daemon = String::new();
     eventually("it has a daemon", || {

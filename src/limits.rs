@@ -366,8 +366,11 @@ pub const BENCH_BURST: usize = 32;
 pub const BENCH_SOCKET_BYTES: usize = 256 * 1024 * 1024;
 /// Longest time that the daemon may take to subscribe to a publisher, seconds.
 pub const BENCH_SUBSCRIBE_SECONDS: u64 = 20;
-/// Longest wait for one answer, seconds.
+/// Longest wait for one answer while a bench measures, seconds.
 pub const BENCH_ANSWER_SECONDS: u64 = 30;
+/// Longest wait for one answer once a bench has done its work or was stopped, and for the rest of what was stopped,
+/// seconds: by so much a daemon that answers nothing delays the end.
+pub const BENCH_SILENCE_SECONDS: u64 = 5;
 /// Longest wait for the rest to be applied after the last batch was sent, seconds.
 pub const BENCH_SETTLE_SECONDS: u64 = 60;
 /// How long nothing may be applied before that wait ends, milliseconds.
@@ -384,6 +387,8 @@ pub const BENCH_EVENT_BLOCKS: usize = 128;
 pub const BENCH_LINE_BYTES: usize = 1 << 20;
 /// Most tokens of one request of a trace, prompt and output.
 pub const BENCH_REQUEST_TOKENS: u64 = 1 << 22;
+/// Longest pause between two requests of a trace, as it is played, seconds.
+pub const BENCH_PAUSE_SECONDS: f64 = 3600.0;
 /// Most requests of a trace.
 pub const BENCH_TRACE_REQUESTS: usize = 1 << 20;
 /// Most ids of all requests of a trace together.

@@ -32,6 +32,8 @@ pub struct Settled {
     pub growth_bound: Option<Duration>,
     /// Batches, events or blocks lost, refused or skipped.
     pub lost: u64,
+    /// Whether the daemon stopped to answer.
+    pub unanswered: bool,
 }
 
 /// Whether the generator held its schedule of `due` items: at most `share` (0 to 1) of them late or unsent.
@@ -70,6 +72,7 @@ pub fn kept_up(settled: &Settled) -> Gate {
         faults.push(format!("{} batches, events or blocks were lost", count(settled.lost)));
     }
     match settled.after {
+        None if settled.unanswered => faults.push("the daemon did not answer any more".to_owned()),
         None => faults.push(format!("not everything was applied {bound} after the last batch")),
         Some(after) if after > settled.bound => {
             faults.push(format!("the last batch was applied after {}, {bound} may be", millis(after)));

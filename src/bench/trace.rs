@@ -9,6 +9,9 @@ use serde::Deserialize;
 use super::{VOCABULARY, mix};
 use crate::limits::{BENCH_LINE_BYTES, BENCH_REQUEST_TOKENS};
 
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Tokens that one id of a trace stands for.
 pub const ID_TOKENS: u64 = 512;
 
@@ -73,6 +76,11 @@ impl<R: BufRead> Requests<R> {
         Self { from, line: 0, last: f64::NEG_INFINITY }
     }
 
+    /// The line that was read last.
+    pub const fn line(&self) -> u64 {
+        self.line
+    }
+
     fn read(&mut self) -> Result<Option<Request>, TraceError> {
         let mut text = Vec::new();
         loop {
@@ -83,6 +91,10 @@ impl<R: BufRead> Requests<R> {
             read.map_err(|source| TraceError::Unreadable { line: self.line, source })?;
             if text.is_empty() {
                 return Ok(None);
+            }
+            if self.line == 1 && text.starts_with(BYTE_ORDER_MARK) {
+                let reason = "begins with a byte order mark; the trace must be UTF-8 without one".to_owned();
+                return Err(TraceError::Senseless { line: 1, reason });
             }
             if text.trim_ascii_end().len() > BENCH_LINE_BYTES
                 || text.len() as u64 == most && !text.ends_with(b"\n")

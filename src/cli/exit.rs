@@ -16,6 +16,8 @@ pub const UNAVAILABLE: u8 = 69;
 pub const INTERNAL: u8 = 70;
 /// A file cannot be written.
 pub const CANNOT_CREATE: u8 = 73;
+/// Ended by a signal: this and the signal's number, as a shell says it; 130 is Ctrl-C.
+pub const SIGNAL: u8 = 128;
 
 /// Why a command ended early.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,12 +3,63 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::fleet::{Ask, eventually};
+
 /// Bounds that a loaded machine keeps, since nothing here is about time.
 pub const PATIENT: [&str; 6] = ["--late-ms", "60000", "--settle-ms", "60000", "--growth-ms", "60000"];
+
+/// A daemon in a process of its own.
+pub struct Served {
+    child: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Ask for Served {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Served {
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (ports, settings) = (folder.path().join("ports"), folder.path().join("settings.json"));
+        std::fs::write(&settings, "{}").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvatlas"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--reactors", "1", "--config"]).arg(settings);
+        command.arg("--port-file").arg(&ports).stdin(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let mut address = None;
+        eventually("it listens", || {
+            let text = std::fs::read_to_string(&ports).unwrap_or_default();
+            address = text.lines().next().and_then(|line| line.parse().ok());
+            address.is_some()
+        });
+        Self { child, address: address.unwrap(), _folder: folder }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(id: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).status();
+    assert!(status.unwrap().success());
+}
 
 /// `kvatlas bench` with these arguments.
 pub fn command(arguments: &[&str]) -> Command {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Measured, count, gates_text, line, percentiles_text, short};
+use super::{Ending, Measured, count, gates_text, line, percentiles_text, short};
 use crate::bench::gate::Gate;
 use crate::bench::times::Percentiles;
 
@@ -46,6 +46,9 @@ pub struct Reactor {
 /// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestReport {
+    /// How it came to its end.
+    #[serde(flatten)]
+    pub ending: Ending,
     /// Publishers.
     pub publishers: u32,
     /// Batches a second of each; `None` is as fast as possible.
@@ -88,6 +91,7 @@ impl IngestReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
+        self.ending.text(&mut out);
         let rate =
             self.rate.map_or("as fast as possible".to_owned(), |rate| format!("{rate} batches/s each"));
         let _ = writeln!(

@@ -17,6 +17,15 @@ pub use ingest::{Counts, IngestReport, Reactor};
 pub use query::{CellReport, QueryReport};
 pub use trace::{Checked, TraceReport};
 
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ending {
+    /// A signal stopped it: its figures are of the part before.
+    pub stopped: bool,
+    /// The daemon did not answer any more: its figures end with its last answer.
+    pub unanswered: bool,
+}
+
 /// The daemon that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
@@ -32,6 +41,20 @@ pub struct Measured {
     pub rss_before: Option<u64>,
     /// Its memory afterwards, bytes.
     pub rss_after: Option<u64>,
+}
+
+impl Ending {
+    /// Lines before all figures, where these need a warning.
+    fn text(self, out: &mut String) {
+        if self.stopped {
+            out.push_str("STOPPED by a signal: the figures are of the part of the run before it\n");
+        }
+        if self.unanswered {
+            out.push_str(
+                "NO ANSWER from the daemon any more: what is said of it ends with its last answer, and it may still know the publishers\n",
+            );
+        }
+    }
 }
 
 impl Measured {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Measured, count, gates_text, line, short};
+use super::{Ending, Measured, count, gates_text, line, short};
 use crate::bench::ask::Encoding;
 use crate::bench::gate::Gate;
 use crate::bench::times::Percentiles;
@@ -33,6 +33,9 @@ pub struct CellReport {
 /// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct QueryReport {
+    /// How it came to its end.
+    #[serde(flatten)]
+    pub ending: Ending,
     /// Instances that hold the prompts.
     pub owners: u32,
     /// Prompts a cell.
@@ -59,6 +62,7 @@ impl QueryReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
+        self.ending.text(&mut out);
         let loop_ = self.rate.map_or_else(
             || "each asks when the answer before is there".to_owned(),
             |rate| format!("{rate} questions/s together"),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Measured, count, gates_text, line, percentiles_text, short};
+use super::{Ending, Measured, count, gates_text, line, percentiles_text, short};
 use crate::bench::gate::Gate;
 use crate::bench::times::Percentiles;
 use crate::bench::worker::{Bounds, Worker};
@@ -27,6 +27,9 @@ pub struct Checked {
 /// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceReport {
+    /// How it came to its end.
+    #[serde(flatten)]
+    pub ending: Ending,
     /// Requests.
     pub requests: u64,
     /// Workers.
@@ -71,6 +74,7 @@ impl TraceReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = String::new();
+        self.ending.text(&mut out);
         let speed = self
             .speed
             .map_or("as fast as possible".to_owned(), |speed| format!("{speed} times as fast as recorded"));

@@ -4,14 +4,17 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::patience::Patience;
 use crate::cli::client::Target;
 use crate::cli::exit::{self, Failure};
-use crate::limits::{BENCH_ANSWER_SECONDS, CLIENT_RESPONSE_BYTES, HTTP_HEAD_BYTES, HTTP_HEADERS};
+use crate::limits::{CLIENT_RESPONSE_BYTES, HTTP_HEAD_BYTES, HTTP_HEADERS};
 
 /// Bytes read at a time.
 const READ: usize = 64 * 1024;
+/// How often a wait looks whether it is still worth it.
+const LOOK: Duration = Duration::from_millis(50);
 
 trait Stream: Read + Write + Send {}
 
@@ -21,6 +24,8 @@ impl<S: Read + Write + Send> Stream for S {}
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
     target: Target,
+    patience: Patience,
+    asked: Instant,
     buffer: Vec<u8>,
 }
 
@@ -34,8 +39,8 @@ pub(super) fn host(target: &Target) -> String {
 
 impl Connection {
     /// Connects.
-    pub(super) fn open(target: &Target) -> Result<Self, Failure> {
-        let limit = Some(Duration::from_secs(BENCH_ANSWER_SECONDS));
+    pub(super) fn open(target: &Target, patience: &Patience) -> Result<Self, Failure> {
+        let limit = Some(LOOK);
         let open = || -> io::Result<Box<dyn Stream>> {
             match target {
                 Target::Unix(path) => {
@@ -57,7 +62,8 @@ impl Connection {
         let stream = open().map_err(|error| {
             Failure::new(exit::UNAVAILABLE, format!("cannot connect to {target}: {error}"))
         })?;
-        Ok(Self { stream, target: target.clone(), buffer: Vec::new() })
+        let (target, patience) = (target.clone(), patience.clone());
+        Ok(Self { stream, target, patience, asked: Instant::now(), buffer: Vec::new() })
     }
 
     /// Asks with a whole request, and gives the answer's body once all of it is there.
@@ -80,7 +86,12 @@ impl Connection {
     }
 
     fn exchange(&mut self, request: &[u8]) -> io::Result<(u16, Vec<u8>)> {
-        self.stream.write_all(request)?;
+        self.asked = Instant::now();
+        let mut rest = request;
+        while !rest.is_empty() {
+            let written = self.patiently(|stream, _| stream.write(rest))?;
+            rest = &rest[written..];
+        }
         let (status, head, len) = loop {
             if let Some(found) = head(&self.buffer)? {
                 break found;
@@ -98,20 +109,29 @@ impl Connection {
     fn more(&mut self) -> io::Result<()> {
         let len = self.buffer.len();
         self.buffer.resize(len + READ, 0);
-        let outcome = loop {
-            match self.stream.read(&mut self.buffer[len..]) {
+        let outcome = self.patiently(|stream, buffer| stream.read(&mut buffer[len..]));
+        self.buffer.truncate(len + outcome.as_ref().unwrap_or(&0));
+        outcome.map(drop)
+    }
+
+    /// Reads or writes something, as soon as that is possible.
+    fn patiently(
+        &mut self,
+        mut step: impl FnMut(&mut dyn Stream, &mut Vec<u8>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        loop {
+            match step(&mut *self.stream, &mut self.buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    break Err(io::Error::new(io::ErrorKind::TimedOut, "took too long"));
+                    if self.patience.left(self.asked).is_zero() {
+                        self.patience.give_up();
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "took too long"));
+                    }
                 }
-                outcome => break outcome,
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the middle")),
+                outcome => return outcome,
             }
-        };
-        self.buffer.truncate(len + outcome.as_ref().unwrap_or(&0));
-        if outcome? == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the middle"));
         }
-        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::patience::Patience;
 use super::{Common, internal};
 use crate::bench::load::payload;
 use crate::cli::client::{Client, Target};
@@ -39,6 +40,7 @@ pub(super) struct Fleet {
     pub(super) tenant: String,
     goodbye: Client,
     client: Client,
+    patience: Patience,
     registered: usize,
 }
 
@@ -49,10 +51,16 @@ pub(super) fn instance(number: usize) -> String {
 
 impl Fleet {
     /// Binds the publishers, registers them and waits until the daemon listens to all of them.
-    pub(super) fn start(plan: Plan, target: &Target, common: &Common, stop: &Stop) -> Result<Self, Failure> {
+    pub(super) fn start(
+        plan: Plan,
+        target: &Target,
+        common: &Common,
+        (stop, patience): (&Stop, &Patience),
+    ) -> Result<Self, Failure> {
         let tenant = format!("bench-{:08x}", fastrand::u32(..));
         let (client, goodbye) = (Client::new(target.clone(), REQUEST), Client::new(target.clone(), GOODBYE));
-        let mut fleet = Self { publishers: Vec::new(), tenant, goodbye, client, registered: 0 };
+        let patience = patience.clone();
+        let mut fleet = Self { publishers: Vec::new(), tenant, goodbye, client, patience, registered: 0 };
         for number in 0..plan.publishers {
             fleet.add(number, plan, common)?;
             stop.check()?;
@@ -113,7 +121,9 @@ pub(super) fn mark(publisher: &Publisher, family: &Family) -> Result<u64, Failur
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        for number in 0..self.registered {
+        // whoever answers nothing hears no good-bye either
+        let registered = if self.patience.is_silent() { 0 } else { self.registered };
+        for number in 0..registered {
             let body = json!({"instance_id": instance(number), "tenant_id": self.tenant});
             // the bench has its outcome already; a daemon that is gone has forgotten them too
             if let Err(failure) = ask(&self.goodbye, "/unregister", &body)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, value_parser};
 
 use super::fleet::{Fleet, MODEL, Plan, mark};
+use super::patience::Patience;
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
 use super::sender::{Sender, Sent};
@@ -15,7 +16,7 @@ use super::subject::{Look, Subject, Turns};
 use super::{Common, OnTime, Outcome, Watching, family, internal, now, number, usage};
 use crate::bench::gate::{self, Settled};
 use crate::bench::load::{Maker, Shape};
-use crate::bench::report::{Counts, IngestReport, Reactor};
+use crate::bench::report::{Counts, Ending, IngestReport, Reactor};
 use crate::bench::schedule::{Punctuality, Schedule};
 use crate::cli::exit::Failure;
 use crate::cli::stop::Stop;
@@ -115,24 +116,31 @@ fn duration(text: &str) -> Result<f64, String> {
 }
 
 /// Measures.
-pub(super) fn run(args: &IngestArgs, stop: &Stop) -> Result<Outcome<IngestReport>, Failure> {
+pub(super) fn run(
+    args: &IngestArgs,
+    stop: &Stop,
+    patience: &Patience,
+) -> Result<Outcome<IngestReport>, Failure> {
     args.check()?;
     args.common.check(args.publishers)?;
-    let mut subject = Subject::find(&args.common, stop)?;
-    let fleet = Fleet::start(args.plan(), &subject.target, &args.common, stop)?;
+    let mut subject = Subject::find(&args.common, stop, patience)?;
+    let fleet = Fleet::start(args.plan(), &subject.target, &args.common, (stop, patience))?;
     let (turns, before) = (subject.turns()?, subject.look());
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span());
-    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample)?;
-    let sent = args.publish_all(&fleet, &watch, stop)?;
+    let sampler = Sampler::start(&subject.target, &fleet, &watch, (args.watching.sample, patience))?;
+    let sent = args.publish_all(&fleet, &watch, (stop, patience))?;
+    patience.end();
     let marks = fleet.publishers.iter().map(|publisher| mark(publisher, args.family));
     let marks = marks.collect::<Result<Vec<u64>, _>>()?;
     let last = sent.iter().map(|sent| sent.last).max().unwrap_or(start);
-    let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), stop)?;
+    let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), patience)?;
     let ended = Instant::now();
     drop(sampler);
-    let run = Run { start, last, seen, ended, marks, turns, before };
-    args.report(&mut subject, &watch, &sent, &run)
+    let turns_then = patience.excuse(subject.turns())?;
+    let ending = patience.ending();
+    let run = Run { start, last, seen, ended, ending, marks, turns, turns_then, before };
+    Ok(args.report(&subject, &watch, &sent, &run))
 }
 
 /// When what happened, and what was so before.
@@ -141,8 +149,11 @@ struct Run {
     last: Instant,
     seen: Option<Instant>,
     ended: Instant,
+    ending: Ending,
     marks: Vec<u64>,
     turns: Turns,
+    /// Afterwards; `None` when nobody answered.
+    turns_then: Option<Turns>,
     before: Look,
 }
 
@@ -196,7 +207,12 @@ impl IngestArgs {
     }
 
     /// Lets all publishers go, and shows how far they are.
-    fn publish_all(&self, fleet: &Fleet, watch: &Arc<Watch>, stop: &Stop) -> Result<Vec<Sent>, Failure> {
+    fn publish_all(
+        &self,
+        fleet: &Fleet,
+        watch: &Arc<Watch>,
+        (stop, patience): (&Stop, &Patience),
+    ) -> Result<Vec<Sent>, Failure> {
         let progress = Progress::new("ingest", self.span().as_millis() as u64);
         std::thread::scope(|scope| {
             let threads = fleet.publishers.iter().enumerate().map(|(number, publisher)| {
@@ -212,9 +228,10 @@ impl IngestArgs {
                 std::thread::sleep(Duration::from_millis(10));
                 let words = || format!("{} batches under way", watch.under_way());
                 progress.at_time(watch.start.elapsed(), words);
-                if let Err(failure) = watch.check() {
+                let heard = patience.excuse(watch.check());
+                if !matches!(heard, Ok(Some(()))) {
                     stop.set();
-                    return Err(failure);
+                    heard?;
                 }
             }
             let outcomes = threads
@@ -257,7 +274,7 @@ impl IngestArgs {
         for number in 0..count {
             let due = schedule.due(number);
             if !stop.sleep_until(sender.watch.start + due) {
-                return stop.check();
+                break;
             }
             if Instant::now() > over || !sender.send(made, due).map_err(failed)? {
                 break;
@@ -278,12 +295,9 @@ impl IngestArgs {
         sender: &mut Sender<'_>,
         stop: &Stop,
     ) -> Result<(), Failure> {
-        if !stop.sleep_until(sender.watch.start) {
-            return stop.check();
-        }
+        stop.sleep_until(sender.watch.start);
         let failed = |error: PublishError| internal(&error);
-        while sender.watch.start.elapsed() < self.span() {
-            stop.check()?;
+        while sender.watch.start.elapsed() < self.span() && !stop.is_set() {
             if sender.watch.log(sender.number).under_way() as u64 >= BENCH_WINDOW {
                 sender.flush().map_err(failed)?;
                 std::thread::sleep(ROOM);
@@ -296,16 +310,10 @@ impl IngestArgs {
         Ok(())
     }
 
-    fn report(
-        &self,
-        subject: &mut Subject,
-        watch: &Watch,
-        sent: &[Sent],
-        run: &Run,
-    ) -> Result<Outcome<IngestReport>, Failure> {
-        let turns = subject.turns()?;
+    fn report(&self, subject: &Subject, watch: &Watch, sent: &[Sent], run: &Run) -> Outcome<IngestReport> {
+        let turns = run.turns_then.as_ref().unwrap_or(&run.turns);
         let daemon = subject.measured(turns.turns.len(), run.before);
-        let Found { applied, reactors, gaps, missed, skipped } = found(watch, run, &turns);
+        let Found { applied, reactors, gaps, missed, skipped } = found(watch, run, turns);
         let mut all = Counts::default();
         let mut punctuality = Punctuality::new(self.on_time.late(BENCH_LATE_MS));
         for sent in sent {
@@ -313,7 +321,10 @@ impl IngestArgs {
             punctuality.add(&sent.punctuality);
         }
         let (lags, looks) = watch.lags();
-        let due = self.schedule().map(|schedule| schedule.count(self.span()) * u64::from(self.publishers));
+        let whole = |schedule: Schedule| schedule.count(self.span()) * u64::from(self.publishers);
+        let part = run.ending != Ending::default();
+        // of a part, what was sent was due
+        let due = self.schedule().map(|schedule| if part { punctuality.sent() } else { whole(schedule) });
         let generator = due.map_or_else(gate::no_schedule, |due| {
             gate::generator(&punctuality, due, self.on_time.share(), "batches")
         });
@@ -322,11 +333,14 @@ impl IngestArgs {
             bound: self.watching.settle,
             growth: lags.growth(),
             growth_bound: due.map(|_| self.watching.growth),
-            lost: (missed + skipped).max(differ(all, applied)),
+            // of a part that was not waited for, nobody knows what is still to come
+            lost: (missed + skipped).max(if part && run.seen.is_none() { 0 } else { differ(all, applied) }),
+            unanswered: run.ending.unanswered,
         };
         let gates = vec![generator, gate::kept_up(&settled)];
         let until = run.seen.unwrap_or(run.ended);
         let report = IngestReport {
+            ending: run.ending,
             publishers: self.publishers,
             rate: if let Rate::ASecond(rate) = self.rate { Some(rate) } else { None },
             events_per_batch: self.events,
@@ -347,7 +361,8 @@ impl IngestArgs {
             gates: gates.clone(),
         };
         let text = report.text();
-        Ok(Outcome { report, text, gates, histograms: vec![("lag".to_owned(), lags.all().clone())] })
+        let histograms = vec![("lag".to_owned(), lags.all().clone())];
+        Outcome { ending: run.ending, report, text, gates, histograms }
     }
 }
 

@@ -4,6 +4,7 @@
 mod connection;
 mod fleet;
 mod ingest;
+mod patience;
 mod play;
 mod progress;
 mod query;
@@ -21,12 +22,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand, value_parser};
 use serde::Serialize;
 
+use self::patience::Patience;
 use super::client::Target;
 use super::exit::{self, Failure};
 use super::output;
 use super::stop::Stop;
 use crate::bench::gate::Gate;
-use crate::bench::report::passed;
+use crate::bench::report::{Ending, passed};
 use crate::bench::times::Times;
 use crate::config::Driver;
 use crate::limits::REACTORS;
@@ -45,7 +47,8 @@ Without --target a daemon is started on a free port, measured and stopped. It sh
 so leave cores to both: see the gate \"generator valid\".
 
 Exit codes: 0 measured, 2 a gate failed (the report says which and why), 64 bad command line, 65 the daemon refused \
-something, 69 cannot connect or bind, 70 stopped or internal error, 73 cannot write a file.";
+something, 69 cannot connect or bind, or no answer any more, 70 internal error, 73 cannot write a file, 130 stopped by \
+Ctrl-C. What is stopped still reports on the part before; the second Ctrl-C ends it at once.";
 
 #[derive(Debug, Subcommand)]
 enum What {
@@ -118,8 +121,9 @@ struct Watching {
     growth: Duration,
 }
 
-/// What a bench leaves: a report, its histograms by name, its gates.
+/// What a bench leaves: how it ended, a report, its histograms by name, its gates.
 struct Outcome<R> {
+    ending: Ending,
     report: R,
     text: String,
     gates: Vec<Gate>,
@@ -129,14 +133,15 @@ struct Outcome<R> {
 /// Runs one of the benches.
 pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     let stop = Stop::listen();
+    let patience = Patience::new(&stop);
     match &args.what {
-        What::Ingest(args) => deliver(&args.common, &ingest::run(args, &stop)?),
-        What::Query(args) => deliver(&args.common, &query::run(args, &stop)?),
-        What::Trace(args) => deliver(&args.common, &trace::run(args, &stop)?),
+        What::Ingest(args) => deliver(&args.common, &stop, &ingest::run(args, &stop, &patience)?),
+        What::Query(args) => deliver(&args.common, &stop, &query::run(args, &stop, &patience)?),
+        What::Trace(args) => deliver(&args.common, &stop, &trace::run(args, &stop, &patience)?),
     }
 }
 
-fn deliver<R: Serialize>(common: &Common, outcome: &Outcome<R>) -> Result<(), Failure> {
+fn deliver<R: Serialize>(common: &Common, stop: &Stop, outcome: &Outcome<R>) -> Result<(), Failure> {
     if let Some(path) = &common.histogram {
         for (name, times) in &outcome.histograms {
             let path = if outcome.histograms.len() == 1 { path.clone() } else { named(path, name) };
@@ -154,6 +159,12 @@ fn deliver<R: Serialize>(common: &Common, outcome: &Outcome<R>) -> Result<(), Fa
         output::line(text)?;
     } else {
         output::print(&outcome.text)?;
+    }
+    if outcome.ending.stopped {
+        return stop.check();
+    }
+    if outcome.ending.unanswered {
+        return Err(Failure::new(exit::UNAVAILABLE, "the daemon did not answer any more"));
     }
     let wrong = outcome.gates.iter().any(|gate| gate.name == "answers right" && !gate.passed);
     if passed(&outcome.gates) || (common.no_gate && !wrong) {

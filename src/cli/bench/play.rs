@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::connection::{Connection, host};
 use super::fleet::{Fleet, MODEL, instance};
+use super::patience::Patience;
 use super::sampler::Watch;
 use super::subject::Subject;
 use super::trace::{Route, TraceArgs};
@@ -48,6 +49,7 @@ pub(super) struct Play<'a> {
     fleet: &'a Fleet,
     watch: &'a Watch,
     stop: &'a Stop,
+    patience: &'a Patience,
     connection: Connection,
     about: About,
     players: Vec<Player>,
@@ -56,6 +58,7 @@ pub(super) struct Play<'a> {
 
 /// What was counted.
 pub(super) struct Tally {
+    pub(super) requests: u64,
     pub(super) answers: Checked,
     pub(super) latency: Times,
     pub(super) punctuality: Punctuality,
@@ -86,7 +89,7 @@ impl<'a> Play<'a> {
         args: &'a TraceArgs,
         fleet: &'a Fleet,
         watch: &'a Watch,
-        stop: &'a Stop,
+        (stop, patience): (&'a Stop, &'a Patience),
         subject: &Subject,
     ) -> Result<Self, Failure> {
         let about = About {
@@ -102,6 +105,7 @@ impl<'a> Play<'a> {
             next: 0,
         };
         let tally = Tally {
+            requests: 0,
             answers: Checked::default(),
             latency: Times::new(),
             punctuality: Punctuality::new(args.on_time.late(BENCH_TRACE_LATE_MS)),
@@ -113,28 +117,28 @@ impl<'a> Play<'a> {
             last: watch.start,
         };
         let players = (0..u64::from(args.workers)).map(player).collect();
-        let connection = Connection::open(&subject.target)?;
-        Ok(Self { args, fleet, watch, stop, connection, about, players, tally })
+        let connection = Connection::open(&subject.target, patience)?;
+        Ok(Self { args, fleet, watch, stop, patience, connection, about, players, tally })
     }
 
-    /// Asks, routes, computes and publishes.
-    pub(super) fn request(&mut self, number: u64, request: &Request, first: f64) -> Result<(), Failure> {
+    /// Asks, routes, computes and publishes; `false` when the run ends before that.
+    pub(super) fn request(&mut self, number: u64, request: &Request, first: f64) -> Result<bool, Failure> {
         // made before it is due
         let text = Text::of(self.args, number, request);
         let question = self.args.encoding().request(&self.about, &text.tokens[..text.prompt]);
         let due = self.watch.start + self.args.due(request, first);
-        if !self.stop.sleep_until(due) {
-            return self.stop.check();
+        if !self.stop.sleep_until(due) || self.patience.excuse(self.watch.check())?.is_none() {
+            return Ok(false);
         }
-        self.watch.check()?;
         for (stream, player) in self.players.iter_mut().enumerate() {
             if let Some(seen) = self.watch.seen(stream) {
                 player.worker.confirmed(seen);
             }
         }
         let sent = Instant::now();
+        let Some(body) = self.patience.excuse(self.connection.ask(&question))? else { return Ok(false) };
+        self.tally.requests += 1;
         self.tally.punctuality.note(sent - due);
-        let body = self.connection.ask(&question)?;
         self.tally.latency.record(sent.elapsed());
         let answered = self.answered(&body)?;
         for (player, tokens) in self.players.iter().zip(&answered) {
@@ -148,7 +152,7 @@ impl<'a> Play<'a> {
         let chosen = self.choose(number, &answered);
         self.tally.prompt_tokens += text.prompt as u64;
         self.tally.hit_answered += answered[chosen];
-        self.compute(chosen, &text)
+        self.compute(chosen, &text).map(|()| true)
     }
 
     /// Tokens of the longest match of every worker; one that is not named has none.
@@ -229,10 +233,12 @@ impl<'a> Play<'a> {
     pub(super) fn ask_again(&mut self, requests: &[Request]) -> Result<(), Failure> {
         let from = requests.len().saturating_sub(BENCH_ASKED_AGAIN);
         for (number, request) in (0..).zip(requests).skip(from) {
-            self.stop.check()?;
+            if self.stop.is_set() {
+                break;
+            }
             let text = Text::of(self.args, number, request);
             let question = self.args.encoding().request(&self.about, &text.tokens[..text.prompt]);
-            let body = self.connection.ask(&question)?;
+            let Some(body) = self.patience.excuse(self.connection.ask(&question))? else { break };
             for (player, tokens) in self.players.iter().zip(self.answered(&body)?) {
                 let held =
                     player.worker.holds(&text.blocks[..text.asked]) as u64 * u64::from(self.args.block_size);

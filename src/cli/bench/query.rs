@@ -1,12 +1,14 @@
 //! `bench query`: prompts that are known to be held, asked for on some connections; every answer is checked.
 
 use std::fmt::Write as _;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, value_parser};
 
 use super::connection::{Connection, host};
 use super::fleet::{Fleet, MODEL, Plan, instance, mark};
+use super::patience::Patience;
 use super::progress::Progress;
 use super::question::{Heard, Question};
 use super::sampler::{Sampler, Watch};
@@ -35,6 +37,8 @@ const FILL_LOOK: Duration = Duration::from_millis(20);
 const LEAD: Duration = Duration::from_millis(20);
 /// How long after the end of a schedule its last questions may be answered.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often it is looked whether all connections are done.
+const JOIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Flags of `bench query`.
 #[derive(Debug, Args)]
@@ -122,10 +126,14 @@ impl Point {
 }
 
 /// Measures.
-pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>, Failure> {
+pub(super) fn run(
+    args: &QueryArgs,
+    stop: &Stop,
+    patience: &Patience,
+) -> Result<Outcome<QueryReport>, Failure> {
     args.check()?;
     args.common.check(args.owners)?;
-    let mut subject = Subject::find(&args.common, stop)?;
+    let mut subject = Subject::find(&args.common, stop, patience)?;
     let plan = Plan {
         publishers: args.owners,
         family: args.family,
@@ -134,8 +142,8 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
         send_hwm: 0,
         replay: false,
     };
-    let fleet = Fleet::start(plan, &subject.target, &args.common, stop)?;
-    let blocks_held = args.fill(&subject, &fleet, stop)?;
+    let fleet = Fleet::start(plan, &subject.target, &args.common, (stop, patience))?;
+    let blocks_held = args.fill(&subject, &fleet, (stop, patience))?;
     let reactors = subject.turns()?.turns.len();
     let before = subject.look();
     let about = About {
@@ -144,24 +152,29 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
         tenant: fleet.tenant.clone(),
         block_size: args.block_size,
     };
-    let connections = (0..args.connections).map(|_| Connection::open(&subject.target));
+    let connections = (0..args.connections).map(|_| Connection::open(&subject.target, patience));
     let mut connections = connections.collect::<Result<Vec<_>, _>>()?;
     let points = args.points();
     let mut found = Found {
         cells: Vec::new(),
         histograms: Vec::new(),
-        due: args.schedule().map_or(0, |schedule| schedule.count(args.span())) * points.len() as u64,
+        due: 0,
         all: Heard::new(args.on_time.late(BENCH_LATE_MS)),
     };
     let progress = Progress::new("query", points.len() as u64);
     for (at, point) in (0..).zip(&points) {
         progress.at(at, || point.name());
-        args.point(point, &mut connections, &about, (&subject, stop), &mut found)?;
+        args.point(point, &mut connections, &about, (&subject, stop, patience), &mut found)?;
+        if patience.is_out() {
+            break;
+        }
     }
     drop(progress);
     let Found { cells, histograms, due, all } = found;
     let gates = args.gates(&all, due);
+    let ending = patience.ending();
     let report = QueryReport {
+        ending,
         owners: args.owners,
         prompts: args.prompts,
         tokens_per_block: args.block_size,
@@ -177,7 +190,7 @@ pub(super) fn run(args: &QueryArgs, stop: &Stop) -> Result<Outcome<QueryReport>,
     if let Some(example) = &all.example {
         let _ = writeln!(text, "  the first wrong answer: {example}");
     }
-    Ok(Outcome { report, text, gates, histograms })
+    Ok(Outcome { ending, report, text, gates, histograms })
 }
 
 impl QueryArgs {
@@ -221,10 +234,15 @@ impl QueryArgs {
     }
 
     /// Has every owner store its part of every prompt; blocks held then.
-    fn fill(&self, subject: &Subject, fleet: &Fleet, stop: &Stop) -> Result<u64, Failure> {
+    fn fill(
+        &self,
+        subject: &Subject,
+        fleet: &Fleet,
+        (stop, patience): (&Stop, &Patience),
+    ) -> Result<u64, Failure> {
         let prompts = self.prompts();
         let watch = Watch::new(fleet.publishers.len(), Instant::now(), FILL_LOOK);
-        let sampler = Sampler::start(&subject.target, fleet, &watch, FILL_LOOK)?;
+        let sampler = Sampler::start(&subject.target, fleet, &watch, (FILL_LOOK, patience))?;
         let cells = self.cells();
         let progress = Progress::new("filling", u64::from(self.prompts) * cells.len() as u64);
         for (cell, number) in cells.iter().zip(0..) {
@@ -246,7 +264,9 @@ impl QueryArgs {
         }
         let marks = fleet.publishers.iter().map(|publisher| mark(publisher, self.family));
         let marks = marks.collect::<Result<Vec<u64>, _>>()?;
-        if watch.until_seen(&marks, Duration::from_secs(BENCH_FILL_SECONDS), stop)?.is_none() {
+        let filled = watch.until_seen(&marks, Duration::from_secs(BENCH_FILL_SECONDS), patience)?;
+        stop.check()?;
+        if filled.is_none() {
             return Err(Failure::new(
                 exit::UNAVAILABLE,
                 "the daemon does not apply what was published to fill it",
@@ -281,13 +301,14 @@ impl QueryArgs {
         point: &Point,
         connections: &mut [Connection],
         about: &About,
-        (subject, stop): (&Subject, &Stop),
+        (subject, stop, patience): (&Subject, &Stop, &Patience),
         found: &mut Found,
     ) -> Result<(), Failure> {
         let mut questions = self.questions(point, about);
-        let warm = self.warm(connections, &mut questions, (about, point.encoding))?;
+        let warm = self.warm(connections, &mut questions, (about, point.encoding), patience)?;
         let cpu = subject.usage();
-        let (heard, seconds) = self.measure(connections, &questions, (about, point.encoding), stop)?;
+        let (heard, seconds) =
+            self.measure(connections, &questions, (about, point.encoding), (stop, patience))?;
         let cpu = cpu.zip(subject.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         let requests = heard.times.count();
         found.cells.push(CellReport {
@@ -301,6 +322,9 @@ impl QueryArgs {
             latency: heard.times.percentiles(),
             cpu_us_per_request: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / requests.max(1) as f64),
         });
+        let whole = |schedule: Schedule| schedule.count(self.span());
+        // of a part, what was answered was due
+        found.due += if patience.is_out() { requests } else { self.schedule().map_or(0, whole) };
         found.histograms.push((point.name(), heard.times.clone()));
         found.all.wrong += warm.wrong;
         found.all.example = found.all.example.take().or(warm.example);
@@ -314,11 +338,13 @@ impl QueryArgs {
         connections: &mut [Connection],
         questions: &mut [Question],
         (about, encoding): (&About, Encoding),
+        patience: &Patience,
     ) -> Result<Heard, Failure> {
         let mut heard = Heard::new(self.on_time.late(BENCH_LATE_MS));
         let count = connections.len();
         for (at, question) in questions.iter_mut().enumerate() {
-            let answer = connections[at % count].ask(&question.request)?;
+            let answer = patience.excuse(connections[at % count].ask(&question.request))?;
+            let Some(answer) = answer else { break };
             if question.check(&answer, about, encoding, &mut heard) {
                 question.known = answer;
             }
@@ -332,17 +358,26 @@ impl QueryArgs {
         connections: &mut [Connection],
         questions: &[Question],
         (about, encoding): (&About, Encoding),
-        stop: &Stop,
+        (stop, patience): (&Stop, &Patience),
     ) -> Result<(Heard, f64), Failure> {
         let start = Instant::now() + LEAD;
         let step = connections.len() as u64;
         let heard = std::thread::scope(|scope| {
             let one = |(number, connection): (u64, &mut Connection)| {
                 let turns = (number..).step_by(step as usize);
-                self.listen(connection, questions, (about, encoding), turns, start, stop)
+                self.listen(connection, questions, (about, encoding), turns, start, (stop, patience))
             };
             let threads: Vec<_> =
                 (0..).zip(connections.iter_mut()).map(|each| scope.spawn(move || one(each))).collect();
+            // whoever is still waiting when all should be over waits for the last time
+            let over = start + self.span() + GRACE;
+            while !threads.iter().all(ScopedJoinHandle::is_finished) {
+                if Instant::now() > over {
+                    patience.end();
+                }
+                std::thread::sleep(JOIN_LOOK);
+            }
+            patience.go_on();
             let heard = threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|_| Err(internal(&"a connection panicked"))));
@@ -364,7 +399,7 @@ impl QueryArgs {
         (about, encoding): (&About, Encoding),
         turns: impl Iterator<Item = u64>,
         start: Instant,
-        stop: &Stop,
+        (stop, patience): (&Stop, &Patience),
     ) -> Result<Heard, Failure> {
         let mut heard = Heard::new(self.on_time.late(BENCH_LATE_MS));
         let mut free = start;
@@ -382,13 +417,12 @@ impl QueryArgs {
             let sent = Instant::now();
             // as soon as it was due and the connection free
             heard.punctuality.note(sent - due.max(free).min(sent));
-            let answer = connection.ask(&question.request)?;
+            let Some(answer) = patience.excuse(connection.ask(&question.request))? else { break };
             let since = if self.rate.is_some() { due } else { sent };
             free = Instant::now();
             heard.times.record(free - since);
             question.check(&answer, about, encoding, &mut heard);
         }
-        stop.check()?;
         Ok(heard)
     }
 

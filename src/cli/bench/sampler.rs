@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use super::connection::Connection;
 use super::fleet::{Fleet, instance};
 use super::internal;
+use super::patience::Patience;
 use crate::bench::lag::Lags;
 use crate::bench::log::SendLog;
 use crate::bench::seen::{Service, services};
 use crate::bench::times::Times;
 use crate::cli::client::Target;
 use crate::cli::exit::{self, Failure};
-use crate::cli::stop::Stop;
 use crate::limits::BENCH_STUCK_MILLIS;
 
 /// Everything that is known of what was sent and applied.
@@ -91,18 +91,20 @@ impl Watch {
         lock(&self.looked).failure.take().map_or(Ok(()), Err)
     }
 
-    /// Waits until these numbers were seen, for so long at most, and less when nothing moves; when that was.
+    /// Waits until these numbers were seen, for so long at most, and less when nothing moves or the run was stopped;
+    /// when that was.
     pub(super) fn until_seen(
         &self,
         numbers: &[u64],
         most: Duration,
-        stop: &Stop,
+        patience: &Patience,
     ) -> Result<Option<Instant>, Failure> {
         let begun = Instant::now();
         let (mut moved, mut before) = (begun, Vec::new());
         loop {
-            stop.check()?;
-            self.check()?;
+            if patience.excuse(self.check())?.is_none() || patience.is_silent() {
+                return Ok(None);
+            }
             let seen: Vec<_> = (0..numbers.len()).map(|stream| self.seen(stream)).collect();
             let now = Instant::now();
             if seen.iter().zip(numbers).all(|(seen, number)| *seen >= Some(*number)) {
@@ -111,7 +113,10 @@ impl Watch {
             if seen != before {
                 (moved, before) = (now, seen);
             }
-            if now - begun > most || now - moved > Duration::from_millis(BENCH_STUCK_MILLIS) {
+            if patience.is_exhausted()
+                || now - begun > most
+                || now - moved > Duration::from_millis(BENCH_STUCK_MILLIS)
+            {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -139,9 +144,9 @@ impl Sampler {
         target: &Target,
         fleet: &Fleet,
         watch: &Arc<Watch>,
-        period: Duration,
+        (period, patience): (Duration, &Patience),
     ) -> Result<Self, Failure> {
-        let mut connection = Connection::open(target)?;
+        let mut connection = Connection::open(target, patience)?;
         let done = Arc::new(AtomicBool::new(false));
         let (tenant, ended, watch) = (fleet.tenant.clone(), done.clone(), watch.clone());
         let names: HashMap<String, usize> =

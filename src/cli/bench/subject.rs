@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::ValueEnum as _;
 
 use super::connection::Connection;
+use super::patience::Patience;
 use super::{Common, usage};
 use crate::bench::report::Measured;
 use crate::bench::seen::{Usage, cpu_of_stat, of_reactors, resident_of_status};
@@ -41,9 +42,9 @@ pub(super) struct Look {
 
 impl Subject {
     /// Starts one, or finds the one that was named.
-    pub(super) fn find(common: &Common, stop: &Stop) -> Result<Self, Failure> {
+    pub(super) fn find(common: &Common, stop: &Stop, patience: &Patience) -> Result<Self, Failure> {
         if let Some(target) = &common.target {
-            let pages = Connection::open(target)?;
+            let pages = Connection::open(target, patience)?;
             let (target, process) = (target.clone(), common.server_pid);
             let subject = Self { target, _own: None, is_own: false, process, pages };
             if let Some(process) = process
@@ -61,7 +62,7 @@ impl Subject {
             flags.extend(["--driver".to_owned(), driver.get_name().to_owned()]);
         }
         let (daemon, target) = Daemon::start(stop, &flags)?;
-        let pages = Connection::open(&target)?;
+        let pages = Connection::open(&target, patience)?;
         let process = Some(daemon.id());
         Ok(Self { target, _own: Some(daemon), is_own: true, process, pages })
     }

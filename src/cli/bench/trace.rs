@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum, value_parser};
 
 use super::fleet::{Fleet, Plan};
+use super::patience::Patience;
 use super::play::{Play, Tally};
 use super::progress::Progress;
 use super::sampler::{Sampler, Watch};
@@ -17,13 +18,13 @@ use super::subject::{Look, Subject};
 use super::{Common, OnTime, Outcome, Watching, family, number, usage};
 use crate::bench::ask::Encoding;
 use crate::bench::gate::{self, Settled};
-use crate::bench::report::{Checked, TraceReport};
+use crate::bench::report::{Checked, Ending, TraceReport};
 use crate::bench::trace::{Request, Requests};
 use crate::cli::exit::{self, Failure};
 use crate::cli::stop::Stop;
 use crate::limits::{
-    BENCH_CAPACITY, BENCH_PUBLISHERS, BENCH_SECONDS, BENCH_SETTLE_SECONDS, BENCH_TRACE_IDS,
-    BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
+    BENCH_CAPACITY, BENCH_PAUSE_SECONDS, BENCH_PUBLISHERS, BENCH_SECONDS, BENCH_SETTLE_SECONDS,
+    BENCH_TRACE_IDS, BENCH_TRACE_REQUESTS, BLOCK_TOKENS,
 };
 use crate::wire::family::Family;
 
@@ -120,10 +121,14 @@ pub(super) enum Route {
 }
 
 /// Measures.
-pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>, Failure> {
+pub(super) fn run(
+    args: &TraceArgs,
+    stop: &Stop,
+    patience: &Patience,
+) -> Result<Outcome<TraceReport>, Failure> {
     args.common.check(args.workers)?;
     let requests = args.read()?;
-    let mut subject = Subject::find(&args.common, stop)?;
+    let mut subject = Subject::find(&args.common, stop, patience)?;
     let plan = Plan {
         publishers: args.workers,
         family: args.family,
@@ -131,26 +136,29 @@ pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>,
         send_hwm: 100_000,
         replay: false,
     };
-    let fleet = Fleet::start(plan, &subject.target, &args.common, stop)?;
+    let fleet = Fleet::start(plan, &subject.target, &args.common, (stop, patience))?;
     let reactors = subject.turns()?.turns.len();
     let before = subject.look();
     let start = Instant::now() + LEAD;
     let watch = Watch::new(fleet.publishers.len(), start, args.span(&requests));
-    let sampler = Sampler::start(&subject.target, &fleet, &watch, args.watching.sample)?;
-    let mut play = Play::new(args, &fleet, &watch, stop, &subject)?;
+    let sampler = Sampler::start(&subject.target, &fleet, &watch, (args.watching.sample, patience))?;
+    let mut play = Play::new(args, &fleet, &watch, (stop, patience), &subject)?;
     let progress = Progress::new("trace", requests.len() as u64);
     for (number, request) in (0..).zip(&requests) {
         progress.at(number, || format!("{} batches under way", watch.under_way()));
-        play.request(number, request, requests[0].timestamp)?;
+        if !play.request(number, request, requests[0].timestamp)? {
+            break;
+        }
     }
     drop(progress);
+    patience.end();
     let marks = play.marks()?;
-    let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), stop)?;
+    let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), patience)?;
     if seen.is_some() {
         play.ask_again(&requests)?;
     }
     drop(sampler);
-    let run = Run { start, seen, requests: requests.len() as u64, reactors, before };
+    let run = Run { start, seen, ending: patience.ending(), reactors, before };
     let tally = play.tally;
     Ok(args.report(&subject, &watch, &tally, &run))
 }
@@ -159,7 +167,7 @@ pub(super) fn run(args: &TraceArgs, stop: &Stop) -> Result<Outcome<TraceReport>,
 struct Run {
     start: Instant,
     seen: Option<Instant>,
-    requests: u64,
+    ending: Ending,
     reactors: usize,
     before: Look,
 }
@@ -171,9 +179,19 @@ impl TraceArgs {
         let file = File::open(&self.file).map_err(|error| Failure::new(exit::NO_INPUT, named(&error)))?;
         let most =
             self.requests.map_or(usize::MAX, |requests| usize::try_from(requests).unwrap_or(usize::MAX));
-        let (mut requests, mut ids) = (Vec::new(), 0);
-        for request in Requests::new(BufReader::new(file)).take(most) {
+        let mut lines = Requests::new(BufReader::new(file));
+        let (mut requests, mut ids) = (Vec::<Request>::new(), 0);
+        while requests.len() < most {
+            let Some(request) = lines.next() else { break };
             let request = request.map_err(|error| Failure::new(exit::DATA, named(&error)))?;
+            let before = requests.last().map_or(request.timestamp, |before| before.timestamp);
+            if self.due(&request, before).as_secs_f64() > BENCH_PAUSE_SECONDS {
+                let (line, now) = (lines.line(), request.timestamp);
+                let reason = format!(
+                    "line {line}: timestamp {now:?} jumps from {before:?}, that of the line before: at this --speed nothing would happen for more than {BENCH_PAUSE_SECONDS} s"
+                );
+                return Err(Failure::new(exit::DATA, named(&reason)));
+            }
             ids += request.hash_ids.len();
             if requests.len() == BENCH_TRACE_REQUESTS || ids > BENCH_TRACE_IDS {
                 let reason = format!(
@@ -221,21 +239,26 @@ impl TraceArgs {
         let lost: u64 = streams.clone().map(crate::bench::seen::Stream::lost).sum();
         let removed: u64 = streams.clone().map(|stream| stream.blocks_removed).sum();
         let stored: u64 = streams.map(|stream| stream.blocks_stored).sum();
+        let missing = stored.abs_diff(tally.stored).max(removed.abs_diff(tally.evicted));
+        // of a part that was not waited for, nobody knows what is still to come
+        let part = run.ending != Ending::default();
         let settled = Settled {
             after: run.seen.map(|seen| seen.saturating_duration_since(tally.last)),
             bound: self.watching.settle,
             growth: lags.growth(),
             growth_bound: self.factor().map(|_| self.watching.growth),
-            lost: lost.max(stored.abs_diff(tally.stored)).max(removed.abs_diff(tally.evicted)),
+            lost: lost.max(if part && run.seen.is_none() { 0 } else { missing }),
+            unanswered: run.ending.unanswered,
         };
         let generator = self.factor().map_or_else(gate::no_schedule, |_| {
-            gate::generator(&tally.punctuality, run.requests, self.on_time.share(), "requests")
+            gate::generator(&tally.punctuality, tally.requests, self.on_time.share(), "requests")
         });
         let Checked { exact, under_way, wrong, quiet_exact, quiet_wrong } = tally.answers;
         let checked = exact + under_way + wrong + quiet_exact + quiet_wrong;
         let gates = vec![generator, gate::kept_up(&settled), gate::answers(checked, wrong + quiet_wrong)];
         let report = TraceReport {
-            requests: run.requests,
+            ending: run.ending,
+            requests: tally.requests,
             workers: self.workers,
             capacity: self.capacity,
             tokens_per_block: self.block_size,
@@ -256,6 +279,7 @@ impl TraceArgs {
             gates: gates.clone(),
         };
         let text = report.text();
-        Outcome { report, text, gates, histograms: vec![("latency".to_owned(), tally.latency.clone())] }
+        let histograms = vec![("latency".to_owned(), tally.latency.clone())];
+        Outcome { ending: run.ending, report, text, gates, histograms }
     }
 }

@@ -6,5 +6,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> std::process::ExitCode {
+    // the allocator asks for huge pages, which a small index leaves half empty
+    kvatlas::rt::sys::allow_huge_pages(false);
     kvatlas::cli::run()
 }

@@ -22,7 +22,7 @@ pub mod view;
 
 use crate::index::resolve::{Found, Want};
 use crate::index::shard::Shard;
-use crate::limits::{COST_BLOCK, LEARNED_FAMILIES};
+use crate::limits::{COST_BLOCK, HUGE_PAGES_FROM, LEARNED_FAMILIES};
 use crate::mesh::tickets::{Pending, Tickets};
 use crate::reactor::Seat;
 use crate::rt;
@@ -284,6 +284,9 @@ impl Daemon {
         let mut before = 0;
         while !self.seat.stopping.is_set() {
             self.weigh(&load);
+            if load.bytes.get() >= HUGE_PAGES_FROM {
+                rt::sys::allow_huge_pages(true);
+            }
             self.carry_mail();
             streams::revive(&self);
             for local in self.streams.locals() {

@@ -145,6 +145,13 @@ pub fn end_with(parent: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether memory touched from now on may come in huge pages, for the whole process and those that it starts. Without
+/// effect, and without harm, where the kernel knows no such switch.
+pub fn allow_huge_pages(allow: bool) {
+    // SAFETY: no pointers; an unknown option is an error of the call.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(!allow), 0, 0, 0) };
+}
+
 /// Raises the limit on open descriptors as far as the process may, and says what it is then.
 pub fn raise_descriptors() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 
-use crate::vault::{Bench, LOST, Pins, key, name, patiently, pins};
+use crate::vault::{Bench, LOST, Pins, key, name, pins};
 use kvatlas::fleet::vault::{Busy, Change, Keys, Pinning, Vault};
 use kvatlas::limits::{VAULT_BATCH, VAULT_QUEUE, VAULT_QUEUE_BYTES, VAULT_SCOPE_BYTES};
 use proptest::prelude::*;
@@ -220,11 +220,8 @@ fn a_big_change_is_one_change() {
     bench.make(keys(Pinning::Pin)).unwrap();
     bench.close();
     let (mut seen, (sender, outcomes)) = (0, channel());
-    let (vault, saved) = patiently(|| {
-        let sender = sender.clone();
-        Vault::open(dir.path(), |_, _| seen += 1, move |_, outcome| sender.send(outcome).unwrap())
-    })
-    .unwrap();
+    let post = move |_, outcome| sender.send(outcome).unwrap();
+    let (vault, saved) = Vault::open(dir.path(), |_, _| seen += 1, post).unwrap();
     assert_eq!((seen, saved.pins), (count, count));
     vault.change(0, keys(Pinning::Unpin)).unwrap();
     assert_eq!(outcomes.recv(), Ok(Ok(())));

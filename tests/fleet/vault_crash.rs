@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 
-use crate::vault::{Bench, Pins, key, name, patiently, pins};
+use crate::vault::{Bench, Pins, key, name, pins};
 use kvatlas::fleet::vault::{Change, Pinning, Vault};
 
 /// Keys of one change.
@@ -27,11 +27,8 @@ fn change(number: u64) -> Change {
 /// The other process: changes from `from` on, for ever; acknowledged numbers go to stdout.
 fn write_for_ever(dir: &Path, from: u64) {
     let (sender, outcomes) = channel();
-    let (vault, _) = patiently(|| {
-        let sender = sender.clone();
-        Vault::open(dir, |_, _| {}, move |ticket, outcome| sender.send((ticket, outcome)).unwrap())
-    })
-    .unwrap();
+    let post = move |ticket, outcome| sender.send((ticket, outcome)).unwrap();
+    let (vault, _) = Vault::open(dir, |_, _| {}, post).unwrap();
     let mut out = std::io::stdout();
     let mut next = from;
     loop {

@@ -232,7 +232,7 @@ fn a_file_that_was_emptied_is_damaged_and_one_that_went_is_missed() {
 #[test]
 fn a_second_process_is_refused() {
     if let Some(dir) = std::env::var_os("KVATLAS_TEST_SECOND") {
-        let error = Bench::open_now(Path::new(&dir)).err().unwrap();
+        let error = Bench::open(Path::new(&dir)).err().unwrap();
         assert!(matches!(error, VaultError::InUse(_)), "{error}");
         assert!(error.to_string().contains("in use"), "{error}");
         return;
@@ -240,7 +240,7 @@ fn a_second_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let bench = Bench::open(dir.path()).unwrap();
     assert!(
-        matches!(Bench::open_now(dir.path()), Err(VaultError::InUse(_))),
+        matches!(Bench::open(dir.path()), Err(VaultError::InUse(_))),
         "nor a second time in this process"
     );
     let run = std::process::Command::new(std::env::current_exe().unwrap())

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kvatlas::fleet::key::{ChunkHash, Key};
 use kvatlas::fleet::vault::{Change, Failure, Keys, Pinning, Saved, Vault, VaultError};
@@ -23,26 +23,8 @@ pub struct Bench {
     pub pins: Pins,
 }
 
-/// Opens a vault that nobody has. A process that another test is just starting has all descriptors of this one until
-/// it becomes its program, and with them the lock of a vault that was closed meanwhile.
-pub fn patiently<T>(mut open: impl FnMut() -> Result<T, VaultError>) -> Result<T, VaultError> {
-    let end = Instant::now() + LOST;
-    loop {
-        match open() {
-            Err(VaultError::InUse(_)) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
-            outcome => return outcome,
-        }
-    }
-}
-
 impl Bench {
-    /// Opens a vault that nobody has.
     pub fn open(dir: &Path) -> Result<Self, VaultError> {
-        patiently(|| Self::open_now(dir))
-    }
-
-    /// Opens a vault, if nobody has it.
-    pub fn open_now(dir: &Path) -> Result<Self, VaultError> {
         let (sender, outcomes) = channel();
         let mut pins = Pins::new();
         let post = move |ticket, outcome| {

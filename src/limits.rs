@@ -270,6 +270,8 @@ pub const VAULT_QUEUE_BYTES: usize = 256 * 1024 * 1024;
 pub const VAULT_BATCH: usize = 64;
 /// Pages of the vault that are kept in memory, bytes.
 pub const VAULT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+/// How long the start waits for a state directory that another process has, milliseconds.
+pub const VAULT_PATIENCE_MILLIS: u64 = 1500;
 /// Keys of one change that are sorted together, bytes.
 pub const VAULT_RUN_BYTES: usize = 64 * 1024 * 1024;
 /// Longest model and salt of a pin together, bytes.

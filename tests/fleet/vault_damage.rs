@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::vault::{Bench, Pins, key, name, pins, set_aside};
 use kvatlas::fleet::vault::{Change, FILE, Pinning, VaultError};
+use kvatlas::limits::VAULT_PATIENCE_MILLIS;
 use redb::{Database, TableDefinition};
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -227,6 +228,19 @@ fn a_file_that_was_emptied_is_damaged_and_one_that_went_is_missed() {
     let failure = bench.make(Change::Quota("a".to_owned(), Some(1))).unwrap_err();
     assert!(failure.to_string().contains("is gone"), "{failure}");
     bench.close();
+}
+
+#[test]
+fn a_start_waits_for_the_one_before_to_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = Bench::open(dir.path()).unwrap();
+    let opened = std::thread::scope(|scope| {
+        let next = scope.spawn(|| Bench::open(dir.path()).map(Bench::close));
+        std::thread::sleep(std::time::Duration::from_millis(VAULT_PATIENCE_MILLIS / 5));
+        before.close();
+        next.join().unwrap()
+    });
+    assert!(opened.is_ok());
 }
 
 #[test]

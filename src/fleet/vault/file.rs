@@ -4,7 +4,8 @@ use std::borrow::Borrow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redb::{
     Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
@@ -13,7 +14,7 @@ use redb::{
 
 use super::rows::{self, Run};
 use super::{Change, FILE, Failure, Key, Keys, Pinning, Saved, SetAside, VaultError, fits};
-use crate::limits::{VAULT_CACHE_BYTES, VAULT_RUN_BYTES, VAULT_SCOPE_BYTES};
+use crate::limits::{VAULT_CACHE_BYTES, VAULT_PATIENCE_MILLIS, VAULT_RUN_BYTES, VAULT_SCOPE_BYTES};
 
 /// What lies in the file, and how.
 const SCHEMA: u64 = 1;
@@ -46,11 +47,12 @@ impl File {
     pub(super) fn open(dir: &Path, pin: &mut dyn FnMut(&Key<'_>, u32)) -> Result<(Self, Saved), VaultError> {
         let failed = |source| VaultError::Io { path: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(failed)?;
-        let lock = lock(dir)?;
         let path = dir.join(FILE);
+        let lock = patiently(|| lock(dir)).map_err(|fault| fault.final_word(&path))?;
         // the library would take an empty file for a new one
         let emptied = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == 0);
-        let opened = if emptied { Err(Fault::Damaged("it is empty".to_owned())) } else { open(&path) };
+        let opened =
+            if emptied { Err(Fault::Damaged("it is empty".to_owned())) } else { patiently(|| open(&path)) };
         let (database, saved) = match opened {
             Ok(opened) => opened,
             Err(Fault::Refused(error)) => return Err(error),
@@ -172,13 +174,27 @@ impl Fault {
     }
 }
 
-fn lock(dir: &Path) -> Result<fs::File, VaultError> {
+/// Attempts it again for a while where another process has the file: one that has just ended, or is about to, as at a
+/// restart.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+    let patience = Instant::now() + Duration::from_millis(VAULT_PATIENCE_MILLIS);
+    loop {
+        match attempt() {
+            Err(Fault::Refused(VaultError::InUse(_))) if Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(VAULT_PATIENCE_MILLIS / 100));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn lock(dir: &Path) -> Result<fs::File, Fault> {
     let path = dir.join("fleet.lock");
-    let failed = |source| VaultError::Io { path: path.clone(), source };
+    let failed = |source| Fault::Refused(VaultError::Io { path: path.clone(), source });
     let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(VaultError::InUse(dir.join(FILE))),
+        Err(fs::TryLockError::WouldBlock) => Err(Fault::Refused(VaultError::InUse(dir.join(FILE)))),
         Err(fs::TryLockError::Error(source)) => Err(failed(source)),
     }
 }

@@ -2,9 +2,12 @@
 
 use crate::measure::median;
 use crate::report::{Better, Goal, Row};
-use crate::structures::{Events, Form, Kind, Question};
+use crate::structures::ours::Ours;
+use crate::structures::{Events, Form, Question, Structure};
 use crate::texts::{Node, Random, Texts};
 use crate::workload::{Op, side_by_side, stores};
+use kvatlas::limits::HUGE_PAGES_FROM;
+use kvatlas::rt::sys::allow_huge_pages;
 use std::time::Duration;
 
 /// Workers; each text is held by one of them.
@@ -39,13 +42,17 @@ fn step(seed: u64) -> (Events, Vec<Question>) {
 
 /// Grows a shard to about so many blocks; what it costs in the end over what it cost at the beginning.
 pub fn growth(seed: u64, blocks: usize) -> Vec<Row> {
-    let mut shard = Kind::Ours.build(WORKERS);
+    let mut shard = Ours::new(WORKERS);
     let steps = (blocks / STEP).max(2);
     let mut questions: Vec<Question> = Vec::new();
     let mut measured: Vec<(f64, f64)> = Vec::new();
     for number in 0..steps {
         let (events, mut asked) = step(seed.wrapping_add(number as u64));
         let stored: Duration = shard.apply(&events, 0..events.len());
+        // as a reactor does
+        if shard.bytes() >= HUGE_PAGES_FROM {
+            allow_huge_pages(true);
+        }
         // questions from all over the index: as many a step as keeps their number the same
         let keep = ASKED / (number + 1);
         questions.truncate(ASKED - keep);

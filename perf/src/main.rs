@@ -178,6 +178,8 @@ fn end_to_end(arguments: &EndToEnd) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
+    // as the daemon does, whose small index has none
+    kvatlas::rt::sys::allow_huge_pages(false);
     let outcome = match Arguments::parse().command {
         Command::Structures(arguments) => structures(&arguments),
         Command::EndToEnd(arguments) => end_to_end(&arguments),

@@ -120,7 +120,7 @@ mod tests {
     fn lines() -> String {
         let line = |at: u64| {
             let ids: Vec<u64> =
-                (0..1 + at % 3).map(|block| if block == 0 { 0 } else { at * 8 + block }).collect();
+                (0..=at % 3).map(|block| if block == 0 { 0 } else { at * 8 + block }).collect();
             format!("{{\"timestamp\":{at},\"input_length\":{},\"hash_ids\":{ids:?}}}\n", ids.len() * 512 - 40)
         };
         (0..60).map(line).collect()

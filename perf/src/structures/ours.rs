@@ -88,6 +88,11 @@ impl Ours {
         Self { shard, publishers, context, batch: Batch::default(), hashes: Vec::new() }
     }
 
+    /// Heap bytes of the shard.
+    pub fn bytes(&self) -> u64 {
+        self.shard.owned_bytes() as u64
+    }
+
     fn query(&mut self, question: &Question, form: Form) {
         let mut path = match form {
             Form::Hashes => Path::of_hashes(black_box(&question.standard)),

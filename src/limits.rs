@@ -52,7 +52,7 @@ pub const EVENT_TEXT_BYTES: usize = 4096;
 pub const REACTORS: usize = 64;
 
 /// Bytes of a shard from which on memory may come in huge pages. A small index leaves them half empty: at 20 MB they took
-/// 10 bytes a block more, and 7 MiB of a daemon that holds nothing.
+/// 10 bytes a block more, and 4 MiB of a daemon that holds nothing.
 pub const HUGE_PAGES_FROM: u64 = 64 * 1024 * 1024;
 
 /// What a turn of a reactor may cost before its tasks yield, in units of about 1.5 ns (100 µs).
@@ -119,7 +119,7 @@ pub const HTTP_WRITE_BYTES: usize = 256 * 1024;
 pub const HTTP_KEEP_BYTES: usize = 1 << 20;
 /// Pending connections that the kernel keeps for one listener.
 pub const LISTEN_BACKLOG: i32 = 1024;
-/// How long the start waits for a port that another process holds, milliseconds.
+/// How long the start waits for a port or a socket file that another process holds, milliseconds.
 pub const LISTEN_PATIENCE_MILLIS: u64 = 1500;
 /// How long a stopping reactor waits for answers in flight, seconds.
 pub const SHUTDOWN_SECONDS: u64 = 10;

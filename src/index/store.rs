@@ -2,7 +2,7 @@
 
 use super::apply::{Reading, Work};
 use super::chain::{ByHash, Chain, Locals, NameSource, Placeholder};
-use super::context::Lora;
+use super::context::{ContextKey, Lora};
 use super::dialect::WARMED;
 use super::envelope::{apply_envelope, check_local, name_salt, observe_envelope, rank};
 use super::keyed::keyed_object;
@@ -182,7 +182,8 @@ impl Shard {
         Ok(Work::ByHash(ByHash { names, lane, key, salt, parent: store.parent, at: 0, previous: None }))
     }
 
-    /// The place that `parent` denotes; where it denotes several, the one in the context that the event names.
+    /// The place that `parent` denotes; where it denotes several, the one whose context agrees most with what the event
+    /// says, and of equals the latest. A child need not say its prompt's salt.
     pub(super) fn parent_place(
         &mut self,
         publisher: &Publisher,
@@ -197,16 +198,19 @@ impl Shard {
         }
         let mut places = std::mem::take(&mut self.apply.places);
         publisher.names.places(parent, &mut places);
-        let lora = reading.text(store.lora_name);
-        let fits = |place: &&Place| {
+        let own = event_key(publisher, reading, store, reading.envelope(store.envelope), salt);
+        let said = own.lora != base_key(&publisher.registration).lora;
+        // what the event says counts more than what holds where it says nothing
+        let agreement = |place: &&Place| {
             let key = &self.contexts.get(self.runs.get(place.run).context).key;
-            salt.is_none_or(|salt| key.cache_salt == salt)
-                && lora.is_none_or(|lora| key.lora == Lora::Name(lora.to_owned()))
+            let (salted, lora) = (salt.is_some() && key.cache_salt == own.cache_salt, key.lora == own.lora);
+            let tenant = key.tenant == own.tenant && key.model == own.model;
+            let others = [lora, tenant, key.additional_salt == own.additional_salt];
+            (u8::from(salted) + u8::from(said && lora), others.into_iter().map(u8::from).sum::<u8>())
         };
-        let chosen =
-            if fits(&&latest) { latest } else { places.iter().find(fits).copied().unwrap_or(latest) };
+        let chosen = places.iter().chain([&latest]).max_by_key(agreement).copied();
         self.apply.places = places;
-        Some(chosen)
+        chosen
     }
 
     /// A block that stands on the way from the root to its own parent cannot be stored there; so many of the names
@@ -279,19 +283,8 @@ impl Shard {
         if envelope.is_none() && lora.is_none() && lora_id.is_none() && salt.is_none() {
             return Ok(publisher.base);
         }
-        let mut key = base_key(registration);
+        let mut key = event_key(publisher, reading, store, envelope, salt);
         key.block_size = block_size;
-        match (lora, lora_id) {
-            (Some(name), _) => key.lora = Lora::Name(name.to_owned()),
-            (None, Some(id)) => key.lora = Lora::Id(id),
-            (None, None) => {}
-        }
-        if let Some(salt) = salt {
-            salt.clone_into(&mut key.cache_salt);
-        }
-        if let Some(envelope) = envelope {
-            apply_envelope(&mut key, reading, envelope);
-        }
         let number = self.contexts.number_or_new(key)?;
         self.contexts.led(number, registration);
         Ok(number)
@@ -316,6 +309,30 @@ impl Shard {
         }
         publisher.lane(rank(publisher, reading.batch, envelope), backend, medium)
     }
+}
+
+/// The context that an event without a parent names, but for its block size.
+fn event_key(
+    publisher: &Publisher,
+    reading: Reading<'_>,
+    store: &Store,
+    envelope: Option<&Envelope>,
+    salt: Option<&str>,
+) -> ContextKey {
+    let registration = &publisher.registration;
+    let mut key = base_key(registration);
+    match (reading.text(store.lora_name), store.lora_id) {
+        (Some(name), _) => key.lora = Lora::Name(name.to_owned()),
+        (None, Some(id)) if registration.lora_name.is_empty() => key.lora = Lora::Id(id),
+        (None, _) => {}
+    }
+    if let Some(salt) = salt {
+        salt.clone_into(&mut key.cache_salt);
+    }
+    if let Some(envelope) = envelope {
+        apply_envelope(&mut key, reading, envelope);
+    }
+    key
 }
 
 /// Tokens a block of a store. An engine's must be the registered one; an RFC event's chooses the context.

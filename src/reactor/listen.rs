@@ -123,10 +123,17 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => Err(error),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+    let patience = Instant::now() + Duration::from_millis(LISTEN_PATIENCE_MILLIS);
+    loop {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return fs::remove_file(path),
+            Err(error) => return Err(error),
+            // as of ports: a process that has just ended may seem to listen for a while
+            Ok(_) if Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(LISTEN_PATIENCE_MILLIS / 20));
+            }
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+        }
     }
 }
 
@@ -143,6 +150,20 @@ mod tests {
         assert_eq!(unix(&path, 1).err().unwrap().kind(), io::ErrorKind::AddrInUse);
         drop(live);
         assert!(unix(&path, 1).is_ok());
+    }
+
+    #[test]
+    fn a_socket_file_whose_process_is_just_ending_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let ending = UnixListener::bind(&path).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(LISTEN_PATIENCE_MILLIS / 5));
+                drop(ending);
+            });
+            assert!(unix(&path, 1).is_ok());
+        });
     }
 
     #[test]

@@ -142,6 +142,31 @@ fn a_child_is_where_its_parent_is() {
     assert_eq!(longest(&daemon, "a", json!({})), 0);
 }
 
+/// Names that ignore the adapter stand in several contexts.
+#[test]
+fn a_child_is_with_that_parent_whose_adapter_it_names() {
+    let daemon = Daemon::start(1);
+    let engines = [Engine::new(1, 2, 0), Engine::new(2, 2, 1)];
+    for (at, engine) in engines.iter().enumerate() {
+        registered(&daemon, engine, &at.to_string(), json!({}));
+        let (base, adapter) = (None, Some("sql"));
+        // the second engine stores both in the other order
+        for lora_name in if at == 0 { [base, adapter] } else { [adapter, base] } {
+            store(engine, 2, |stored| Stored { lora_name, ..stored });
+        }
+        let hashes = engine.hashes(&TOKENS);
+        for (lora_name, blocks) in [(base, 2..3), (adapter, 2..4)] {
+            let stored = engine.stored(&hashes, &TOKENS, blocks, "GPU");
+            engine.events(&[EngineEvent::Stored(Stored { lora_name, ..stored })]);
+        }
+    }
+    settle(&[&daemon], &[&engines[0], &engines[1]]);
+    for instance in ["0", "1"] {
+        assert_eq!(longest(&daemon, instance, json!({})), 6, "{instance}");
+        assert_eq!(longest(&daemon, instance, json!({ "lora_name": "sql" })), 8, "{instance}");
+    }
+}
+
 #[test]
 fn extra_keys_must_be_the_same() {
     let daemon = Daemon::start(1);

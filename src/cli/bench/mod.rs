@@ -48,7 +48,7 @@ so leave cores to both: see the gate \"generator valid\".
 
 Exit codes: 0 measured, 2 a gate failed (the report says which and why), 64 bad command line, 65 the daemon refused \
 something, 69 cannot connect or bind, or no answer any more, 70 internal error, 73 cannot write a file, 130 stopped by \
-Ctrl-C. What is stopped still reports on the part before; the second Ctrl-C ends it at once.";
+Ctrl-C. What is stopped while it measures still reports on the part before; the second Ctrl-C ends it at once.";
 
 #[derive(Debug, Subcommand)]
 enum What {

@@ -152,13 +152,14 @@ pub(super) fn run(
     }
     drop(progress);
     patience.end();
+    let ended = Instant::now();
     let marks = play.marks()?;
     let seen = watch.until_seen(&marks, Duration::from_secs(BENCH_SETTLE_SECONDS), patience)?;
     if seen.is_some() {
         play.ask_again(&requests)?;
     }
     drop(sampler);
-    let run = Run { start, seen, ending: patience.ending(), reactors, before };
+    let run = Run { start, ended, seen, ending: patience.ending(), reactors, before };
     let tally = play.tally;
     Ok(args.report(&subject, &watch, &tally, &run))
 }
@@ -166,6 +167,8 @@ pub(super) fn run(
 /// When what happened, and what was so before.
 struct Run {
     start: Instant,
+    /// Nobody looks before; a pause may stand between the last batch and this.
+    ended: Instant,
     seen: Option<Instant>,
     ending: Ending,
     reactors: usize,
@@ -243,7 +246,7 @@ impl TraceArgs {
         // of a part that was not waited for, nobody knows what is still to come
         let part = run.ending != Ending::default();
         let settled = Settled {
-            after: run.seen.map(|seen| seen.saturating_duration_since(tally.last)),
+            after: run.seen.map(|seen| seen.saturating_duration_since(tally.last.max(run.ended))),
             bound: self.watching.settle,
             growth: lags.growth(),
             growth_bound: self.factor().map(|_| self.watching.growth),

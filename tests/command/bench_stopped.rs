@@ -1,10 +1,11 @@
 //! Set-up: each `kvatlas bench` is stopped by Ctrl-C in the middle of its measurement, against a daemon behind a proxy
 //! that counts the questions.
 //! Claim: it reports on the part before, in text and in JSON, says first of all that it was stopped, counts nothing
-//! that it did not send as its own fault, unregisters what it registered, and ends with 130.
+//! that it did not send as its own fault nor a pause before it as lag, unregisters what it registered, and ends with 130.
 
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::bench::{self, number, passed};
 use crate::fleet::{Ask, Daemon, eventually};
@@ -92,4 +93,31 @@ fn a_part_is_reported_as_a_part() {
         assert!(passed(&report, "generator valid"), "{report}");
         assert!(arguments[0] != "query" || passed(&report, "answers right"), "{report}");
     }
+}
+
+/// A request every 20 ms, and the last one much later.
+#[test]
+fn a_pause_before_the_stop_is_no_lag() {
+    let (daemon, folder) = (Daemon::start(1), tempfile::tempdir().unwrap());
+    let line = |number: u64| {
+        let stamp = if number < 40 { number * 20 } else { 600_000 };
+        format!("{{\"timestamp\": {stamp}, \"input_length\": 512, \"hash_ids\": [{number}]}}\n")
+    };
+    let file = folder.path().join("trace.jsonl");
+    std::fs::write(&file, (0..=40).map(line).collect::<String>()).unwrap();
+    let url = format!("http://{}", daemon.address());
+    let bounds = ["--workers", "2", "--settle-ms", "4000", "--late-ms", "60000", "--json", "--target", &url];
+    let mut command = bench::command(&[&["trace", file.to_str().unwrap()][..], &bounds].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("all workers have stored", || {
+        let services = daemon.get("/services").json();
+        let services = services["services"].as_array().unwrap();
+        let heard = |service: &Value| service["stream"]["blocks_stored"].as_u64() > Some(0);
+        services.len() == 2 && services.iter().all(heard)
+    });
+    std::thread::sleep(Duration::from_secs(7));
+    bench::signal(child.id(), "INT");
+    let report: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(report["stopped"], Value::Bool(true));
+    assert!(passed(&report, "kept up"), "{report}");
 }

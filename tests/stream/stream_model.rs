@@ -219,7 +219,8 @@ impl Simulation {
         self.history.clear();
         self.ring.clear();
         self.sent.clear();
-        self.clean = true;
+        // an answer of the life before that is under way may cost this one its replay
+        self.clean = self.request.is_none() && self.answer.is_none();
     }
 
     fn publish(&mut self, lose: bool, clear: bool) {

@@ -309,6 +309,26 @@ fn a_connection_that_came_back_is_compared_before_any_message() {
 }
 
 #[test]
+fn an_answer_from_before_the_last_connection_proves_nothing_of_it() {
+    for answered_whole in [true, false] {
+        let mut stream = Stream::asked_in_vain();
+        back(stream.live([0, 1]));
+        assert_eq!(stream.asked, [0, 0]);
+        // the connection is lost and comes back before the answer has been read
+        back(&mut stream).replies([0, 1]);
+        if answered_whole {
+            stream.end();
+        } else {
+            stream.wait();
+        }
+        assert_eq!(stream.asked, [0, 0, 0], "the new connection is compared as well");
+        stream.is(Trust::Replaying, [0, 1]);
+        stream.replies([100, 101]).replies([100, 101]).end();
+        stream.is(LIVE, [100, 101]);
+    }
+}
+
+#[test]
 fn a_life_that_is_shorter_than_what_is_remembered_is_found_out_from_below() {
     let mut stream = Stream::asked_in_vain();
     let last = STREAM_COMPARED as u64 + 50;

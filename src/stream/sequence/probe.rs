@@ -48,7 +48,8 @@ impl<M> Tracker<M> {
         }
         if self.last == Some(reply.sequence) && known.is_some() {
             (ask.verify, ask.proven) = (false, true);
-            self.reconnected = false;
+            // a connection that came since has a comparison of its own
+            self.reconnected = self.uncompared;
         }
     }
 

@@ -406,6 +406,16 @@ fn an_answer_of_a_third_life_proves_nothing() {
 }
 
 #[test]
+fn an_answer_that_breaks_off_leaves_what_follows_the_life_before_in_doubt() {
+    let mut stream = Stream::asked_in_vain();
+    // Batch 1 of the second life is awaited; the answer has that of the third, and ends there.
+    stream.live([1, 101]).replies([201]).wait().is(Trust::Replaying, [201]);
+    // The second life still comes over the subscription, and its number follows.
+    stream.live([102]).is(Trust::Replaying, [201]);
+    stream.replies([201]).end().replies([201]).end().is(LIVE, [201]);
+}
+
+#[test]
 fn what_is_doubted_goes_only_when_a_second_answer_does_not_have_it() {
     let mut stream = Stream::asked_in_vain();
     stream.live([1, 2]).tracker.reconnected();

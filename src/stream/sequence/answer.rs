@@ -285,7 +285,7 @@ impl<M> Tracker<M> {
         self.chain += 1;
         self.ask(false, now, out);
         if let Some(next) = &mut self.ask {
-            (next.fresh, next.doubt) = (ask.fresh, ask.doubt);
+            (next.fresh, next.doubt, next.outlived) = (ask.fresh, ask.doubt, ask.outlived);
         }
         true
     }

@@ -6,9 +6,11 @@ mod fleet;
 mod support;
 
 mod endpoints;
+mod one_stream;
 mod stream_churn;
 mod stream_link_up;
 mod stream_model;
+mod stream_reconnects;
 mod stream_replay;
 mod stream_revives;
 mod stream_rules;

@@ -147,8 +147,8 @@ impl Simulation {
                 }
             }
             Step::Hole(count) => {
-                // A life is known by its first number.
-                if !self.must_arrive() && count > 0 {
+                // A life is known by its first number; what it skips must not come from the life before instead.
+                if !self.must_arrive() && !self.is_mixed() && count > 0 {
                     self.next += u64::from(count);
                     self.clean = false;
                 }
@@ -210,6 +210,12 @@ impl Simulation {
     /// Nothing tells of a new life when its beginning is lost and there is no replay to ask.
     fn must_arrive(&self) -> bool {
         self.history.is_empty() && (!self.world.replay || self.life == 0)
+    }
+
+    /// Batches of a life that is over are still on their way.
+    fn is_mixed(&self) -> bool {
+        let of_life = |wire: &Wire| matches!(wire, Wire::Message(batch) if batch.content >> 32 == self.life);
+        self.flight.iter().any(|wire| matches!(wire, Wire::Message(_)) && !of_life(wire))
     }
 
     fn begin_life(&mut self) {

@@ -155,6 +155,16 @@ fn an_answer_of_a_third_life_proves_nothing() {
 }
 
 #[test]
+fn what_came_live_before_the_first_answer_is_compared_with_it() {
+    let mut stream = Stream::new(true);
+    stream.live([0, 1]).is(LIVE, [0, 1]);
+    // The answer goes on where the live batches end, but begins behind them: it may be of a later life.
+    stream.replies([102, 103]).end().is(partial(Reason::Unverified), [0, 1, 102, 103]);
+    let mut same = Stream::new(true);
+    same.live([0, 1]).replies([1, 2]).end().is(LIVE, [0, 1, 2]);
+}
+
+#[test]
 fn an_answer_that_breaks_off_leaves_what_follows_the_life_before_in_doubt() {
     let mut stream = Stream::asked_in_vain();
     // Batch 1 of the second life is awaited; the answer has that of the third, and ends there.

@@ -61,6 +61,10 @@ impl<M> Tracker<M> {
             self.surplus(reply, out);
             return self.ask.is_some() && self.counts.asks == asks;
         }
+        if ask.latest.is_none() && ask.fresh {
+            // what came live since it was sent may be of another life
+            ask.proven = self.last.is_none();
+        }
         ask.latest = Some(reply.sequence);
         ask.deadline = now + idle;
         if self.last.is_some_and(|last| reply.sequence <= last) {
@@ -85,14 +89,14 @@ impl<M> Tracker<M> {
         while ask.doubt && self.awaited() {
             self.outlive(out);
         }
-        if self.awaited() {
-            self.mark(Reason::NotReplayed, ask.upto.unwrap_or(0));
-        }
         let outlived = self.ask.is_some_and(|ask| ask.outlived);
         if outlived && !self.held.is_empty() {
             self.ask(false, now, out);
             self.doubt();
             return self.tell(out);
+        }
+        if self.awaited() {
+            self.mark(Reason::NotReplayed, ask.upto.unwrap_or(0));
         }
         if outlived && !ask.proven {
             // What was held is of a life that is over, and so may be what was applied.

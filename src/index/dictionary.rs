@@ -1,8 +1,8 @@
 //! A dialect's dictionary: engine hash → place, eight bytes a block.
 //!
 //! An entry has no key. It has a place and 24 bits of the key's hash; the label that the dialect's column has at
-//! that place says whether it is the right one. Extendible hashing over small segments keeps every step short, and
-//! a segment grows by two fifths, so that it is about three quarters full.
+//! that place says whether it is the right one. Extendible hashing over small segments keeps every step short. A
+//! segment grows by a fifth or so, to a size that allocators have: it is five sixths full on average.
 //!
 //! The lowest bits of a tag tell the halves of a split segment apart, so that few splits need to look names up.
 //!
@@ -16,9 +16,10 @@ use super::table::mix;
 /// Entries of a group.
 const GROUP: usize = 8;
 /// A segment of fewer groups doubles: its bytes are few, and most dictionaries go through this.
-const SMALL_GROUPS: usize = 128;
-/// A segment with so many entries is split when it would grow.
-const SEGMENT_ENTRIES: usize = 2048;
+const SMALL_GROUPS: usize = 64;
+/// A segment with so many entries is split when it would grow, so that none is larger than 8 KiB: allocators keep
+/// larger objects in pages of half a megabyte, and what is free in those stays in memory.
+const SEGMENT_ENTRIES: usize = 900;
 /// A segment is split no further than this many directory bits.
 const MAX_DEPTH: u32 = 24;
 /// First directory bit within a hash.
@@ -195,19 +196,20 @@ impl Segment {
     }
 
     /// Moves the entries into so many groups.
-    fn rebuild(&mut self, groups: usize) {
+    fn rebuild(&mut self, groups: usize, filled: &mut Vec<u8>) {
         let old = std::mem::take(self);
         *self = Self::empty(groups, old.depth, old.base);
-        self.fill(&old.groups, |_| true);
+        self.fill(&old.groups, filled, |_| true);
     }
 
     fn empty(groups: usize, depth: u32, base: u32) -> Self {
         Self { groups: vec![EMPTY; groups].into_boxed_slice(), len: 0, depth, base }
     }
 
-    /// Fills an empty segment with those of the entries that it takes.
-    fn fill(&mut self, groups: &[Group], takes: impl Fn(u64) -> bool) {
-        let mut filled = vec![0_u8; self.groups.len()];
+    /// Fills an empty segment with those of the entries that it takes; `filled` is room to count in.
+    fn fill(&mut self, groups: &[Group], filled: &mut Vec<u8>, takes: impl Fn(u64) -> bool) {
+        filled.clear();
+        filled.resize(self.groups.len(), 0);
         entries(groups).filter(|entry| takes(*entry)).for_each(|entry| {
             let mut at = self.home(tag_of(entry));
             while usize::from(filled[at]) == GROUP {
@@ -228,9 +230,22 @@ fn entries(groups: &[Group]) -> impl Iterator<Item = u64> {
     groups.iter().flat_map(|group| &group.0).copied().filter(|known| *known != FREE)
 }
 
-/// Groups for so many entries, with room for two fifths more.
+/// Groups for so many entries, with room for a tenth more.
 fn groups_for(entries: usize) -> usize {
-    (entries * 14 / 9).div_ceil(GROUP).max(1)
+    let lines = (entries * 11 / 9).div_ceil(GROUP).max(1) + 1;
+    lines.next_multiple_of(step(lines - 1)) - 1
+}
+
+/// The next number of groups.
+fn larger(groups: usize) -> usize {
+    let lines = groups + 1;
+    if groups < SMALL_GROUPS { 2 * lines - 1 } else { groups + step(lines) }
+}
+
+/// How far sizes of so many cache lines and more lie apart: allocators have four between two powers of two, and
+/// round up what lies between. One line goes to the alignment.
+fn step(lines: usize) -> usize {
+    1 << lines.ilog2().saturating_sub(2)
 }
 
 /// What the places of a dictionary are called.
@@ -253,12 +268,22 @@ pub struct Dictionary {
     len: usize,
     bytes: usize,
     salt: u64,
+    /// Entries of each group of a segment that is being filled.
+    filled: Vec<u8>,
 }
 
 impl Dictionary {
     /// An empty dictionary; allocates nothing. `salt` is the process's own.
     pub fn new(salt: u64) -> Self {
-        Self { directory: Vec::new(), segments: Vec::new(), depth: 0, len: 0, bytes: 0, salt }
+        Self {
+            directory: Vec::new(),
+            segments: Vec::new(),
+            depth: 0,
+            len: 0,
+            bytes: 0,
+            salt,
+            filled: Vec::new(),
+        }
     }
 
     /// Whether nothing has a label.
@@ -271,6 +296,7 @@ impl Dictionary {
         self.bytes
             + self.directory.capacity() * size_of::<u32>()
             + self.segments.capacity() * size_of::<Segment>()
+            + self.filled.capacity()
     }
 
     /// Any place that has a name.
@@ -316,7 +342,7 @@ impl Dictionary {
                 *self = Self::new(self.salt);
             } else if segment.len < segment.groups.len() * 3 && segment.groups.len() > 1 {
                 self.bytes -= segment.bytes();
-                segment.rebuild(groups_for(segment.len));
+                segment.rebuild(groups_for(segment.len), &mut self.filled);
                 self.bytes += segment.bytes();
             }
         }
@@ -344,9 +370,7 @@ impl Dictionary {
                 self.split(at, known);
             } else {
                 self.bytes -= segment.bytes();
-                let groups = segment.groups.len();
-                let larger = if groups < SMALL_GROUPS { groups * 2 } else { groups * 7 / 5 };
-                segment.rebuild(larger.max(1));
+                segment.rebuild(larger(segment.groups.len()), &mut self.filled);
                 self.bytes += segment.bytes();
             }
         }
@@ -383,8 +407,8 @@ impl Dictionary {
         let moving = entries(&old.groups).map(|entry| usize::from(moves(entry))).sum::<usize>();
         let mut made =
             [old.len - moving, moving].map(|len| Segment::empty(groups_for(len + 1), depth + 1, base));
-        made[0].fill(&old.groups, |entry| !moves(entry));
-        made[1].fill(&old.groups, moves);
+        made[0].fill(&old.groups, &mut self.filled, |entry| !moves(entry));
+        made[1].fill(&old.groups, &mut self.filled, moves);
         self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
         let [stay, moved] = made;
         self.segments[at] = stay;

@@ -55,6 +55,10 @@ pub const REACTORS: usize = 64;
 /// 10 bytes a block more, and 4 MiB of a daemon that holds nothing.
 pub const HUGE_PAGES_FROM: u64 = 64 * 1024 * 1024;
 
+/// Milliseconds for which the allocator keeps memory that became free. Its own second, with an index that grows, left
+/// a quarter of the resident memory unused; with this the CPU time of ingest is the same.
+pub const FREE_MEMORY_MILLIS: i32 = 10;
+
 /// What a turn of a reactor may cost before its tasks yield, in units of about 1.5 ns (100 µs).
 pub const TURN_BUDGET: u32 = 1 << 16;
 /// Events have one of so many parts of a turn: each end of a turn costs about as much as a block.

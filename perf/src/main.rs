@@ -180,6 +180,7 @@ fn end_to_end(arguments: &EndToEnd) -> Result<(), String> {
 fn main() -> ExitCode {
     // as the daemon does, whose small index has none
     kvatlas::rt::sys::allow_huge_pages(false);
+    kvatlas::rt::allocator::give_back_early();
     let outcome = match Arguments::parse().command {
         Command::Structures(arguments) => structures(&arguments),
         Command::EndToEnd(arguments) => end_to_end(&arguments),

@@ -19,6 +19,7 @@
 //! | [`Readable`] | any descriptor becoming readable; a level, not an edge |
 //! | [`Stream`] | a connection, read and written |
 
+pub mod allocator;
 pub mod driver;
 pub mod gate;
 #[cfg(feature = "glommio")]

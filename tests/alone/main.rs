@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod free_memory;
 mod graceful_shutdown;
 mod lost_wakeup;
 mod mailbox;

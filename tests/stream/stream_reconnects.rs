@@ -165,6 +165,15 @@ fn what_came_live_before_the_first_answer_is_compared_with_it() {
 }
 
 #[test]
+fn a_life_that_began_alike_and_is_shorter_is_not_called_the_same() {
+    let mut stream = Stream::asked_in_vain();
+    stream.live(0..11).tracker.reconnected();
+    // a repeat, and an answer that ends with it
+    stream.live([3]).replies(0..4).end().is(partial(Reason::Unverified), 0..11);
+    stream.live([104]).replies([0, 1, 2, 3, 104]).end().is(LIVE, [0, 1, 2, 3, 104]);
+}
+
+#[test]
 fn an_answer_that_breaks_off_leaves_what_follows_the_life_before_in_doubt() {
     let mut stream = Stream::asked_in_vain();
     // Batch 1 of the second life is awaited; the answer has that of the third, and ends there.

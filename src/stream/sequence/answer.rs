@@ -15,6 +15,8 @@ use crate::stream::trust::{Action, Numbered, Reason};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) from: u64,
+    /// Last number applied when it was sent: an answer of the same life gets there.
+    last: Option<u64>,
     /// Highest number held when it was sent: gaps below are what it is about.
     upto: Option<u64>,
     /// This life has nothing but what this chain of requests brings.
@@ -107,6 +109,10 @@ impl<M> Tracker<M> {
         self.contradictions = 0;
         self.failing = false;
         self.empty = ask.fresh && self.last.is_none() && self.held.is_empty();
+        if ask.latest.is_some() && ask.latest < ask.last {
+            // what began alike has not come as far
+            self.mark(Reason::Unverified, self.last.unwrap_or(0));
+        }
         self.unproven(ask);
         self.settle(ask.upto, Reason::NotReplayed, now, out);
         self.compare_link(now, out);
@@ -258,6 +264,7 @@ impl<M> Tracker<M> {
         self.counts.asks += 1;
         self.ask = Some(Ask {
             from,
+            last: self.last,
             upto: self.held.back().map(|held| held.sequence),
             fresh: self.last.is_none(),
             verify,

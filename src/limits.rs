@@ -194,6 +194,11 @@ pub const HOLD_BYTES: usize = 64 * 1024 * 1024;
 pub const REPLAY_CHAIN: u32 = 64;
 /// Times that a replay may contradict what was published before it is no longer believed.
 pub const REPLAY_CONTRADICTIONS: u32 = 2;
+/// How long something is missing before the publisher's memory is asked once more, seconds; it doubles with every attempt,
+/// up to the second figure.
+pub const MEND_SECONDS: u64 = 10;
+/// The longest such time, seconds.
+pub const MEND_MAX_SECONDS: u64 = 640;
 /// Topics of one endpoint; messages of further ones are refused and counted.
 pub const STREAM_TOPICS: usize = 256;
 /// Longest topic, bytes.

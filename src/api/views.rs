@@ -90,7 +90,7 @@ fn stream(stats: &StreamStats) -> Value {
     all
 }
 
-fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 36] {
+fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 37] {
     let events = &stats.publisher;
     [
         ("messages", &stats.messages),
@@ -104,6 +104,7 @@ fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 36] {
         ("replays", &stats.replays),
         ("replays_failed", &stats.replays_failed),
         ("replayed", &stats.replayed),
+        ("rereads", &stats.rereads),
         ("overflows", &stats.overflows),
         ("refused_topics", &stats.refused_topics),
         ("disconnects", &stats.disconnects),

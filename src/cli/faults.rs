@@ -10,6 +10,9 @@ use crate::limits::{PUBLISHER_FAULTS, PUBLISHER_PAUSE_MS};
 use crate::wire::publisher::{PublishError, Publisher};
 use crate::wire::replay::Manner;
 
+/// So many requests that there are no more.
+const ALL: &str = "18446744073709551615";
+
 /// What goes wrong, and when. Batches are counted from 0 through all lives of the publisher.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Faults on purpose (batches count from 0, as an engine numbers them)")]
@@ -30,9 +33,10 @@ pub struct FaultArgs {
     /// Pause between the replies to a replay request, milliseconds
     #[arg(long, value_name = "MS", requires = "replay", value_parser = clap::value_parser!(u64).range(1..=PUBLISHER_PAUSE_MS))]
     slow_replay: Option<u64>,
-    /// Never answer a replay request
-    #[arg(long, requires = "replay", conflicts_with_all = ["slow_replay", "no_replay_end"])]
-    mute_replay: bool,
+    /// Do not answer the first N replay requests; without N, none
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = ALL, requires = "replay")]
+    #[arg(conflicts_with_all = ["slow_replay", "no_replay_end"])]
+    mute_replay: Option<u64>,
     /// Never send the message that ends a replay
     #[arg(long, requires = "replay")]
     no_replay_end: bool,
@@ -70,7 +74,7 @@ impl FaultArgs {
     pub fn manner(&self) -> Manner {
         Manner {
             pause: Duration::from_millis(self.slow_replay.unwrap_or(0)),
-            mute: self.mute_replay,
+            mute: self.mute_replay.unwrap_or(0),
             endless: self.no_replay_end,
         }
     }
@@ -83,8 +87,13 @@ impl FaultArgs {
     /// What the last line of output says of it.
     pub fn report(&self, done: &Done) -> Value {
         let Done { lost, holes, repeated, restarted_after } = done;
+        let mute: Value = match self.mute_replay {
+            None => false.into(),
+            Some(u64::MAX) => true.into(),
+            Some(first) => first.into(),
+        };
         json!({"lost": lost, "holes": holes, "repeated": repeated, "restarted_after": restarted_after,
-            "slow_replay_ms": self.slow_replay, "mute_replay": self.mute_replay,
+            "slow_replay_ms": self.slow_replay, "mute_replay": mute,
             "no_replay_end": self.no_replay_end})
     }
 }

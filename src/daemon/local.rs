@@ -221,6 +221,7 @@ fn sum(one: Counts, other: Counts) -> Counts {
         gaps: one.gaps + other.gaps,
         missed: one.missed + other.missed,
         replayed: one.replayed + other.replayed,
+        rereads: one.rereads + other.rereads,
         surplus: one.surplus + other.surplus,
         asks: one.asks + other.asks,
         failed: one.failed + other.failed,
@@ -272,7 +273,10 @@ async fn carry_out(
                 local.applied(stream, place.sequence);
                 local.weigh(stream, place);
             }
-            Action::Restart => restart(daemon, local, stream),
+            Action::Restart => restart(daemon, local, stream, "the publisher restarted"),
+            Action::StartOver => {
+                restart(daemon, local, stream, "something is missing: everything is read again");
+            }
             Action::AskReplay { from, ticket } => ask(daemon, local, from, ticket),
             Action::Drop(_) | Action::Trust(_) => {}
         }
@@ -287,8 +291,8 @@ pub fn clear(local: &Local, stream: usize, place: Place) {
     local.tell();
 }
 
-/// The publisher began anew: everything that came from it before goes, whatever stream brought it.
-fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
+/// Everything that came from the publisher before goes, whatever stream brought it.
+fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>, why: &str) {
     let brought = local.brought.borrow().clone();
     let fed = |stream: usize| brought.get(stream).is_some_and(|brought| brought.fed);
     if let Some(stream) = stream {
@@ -298,11 +302,7 @@ fn restart(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: Option<usize>) {
             return;
         }
     }
-    tracing::info!(
-        instance = local.listing.key.instance,
-        rank = local.listing.key.rank,
-        "the publisher restarted"
-    );
+    tracing::info!(instance = local.listing.key.instance, rank = local.listing.key.rank, "{why}");
     start_over(daemon, local);
     let mut requests = Vec::new();
     let others = (0..brought.len()).filter(|other| fed(*other) && Some(*other) != stream);

@@ -6,6 +6,7 @@
 //! applied, not behind it: the first reply then proves that the answer speaks of the same life.
 
 mod answer;
+mod mend;
 mod probe;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use self::answer::Ask;
+use self::mend::Mending;
 use super::past::Past;
 use super::trust::{Action, Counts, Numbered, Place, Reason, Trust};
 use crate::limits::{HOLD_BYTES, HOLD_MESSAGES};
@@ -49,6 +51,9 @@ pub struct Tracker<M> {
     partial: Option<(Reason, u64)>,
     /// A number that exists, or may, and has not come.
     behind: Option<u64>,
+    /// It only may: an answer broke off behind what came live.
+    guessed: bool,
+    mending: Mending,
     said: Trust,
     counts: Counts,
 }
@@ -75,6 +80,8 @@ impl<M> Tracker<M> {
             repeated: None,
             partial: None,
             behind: None,
+            guessed: false,
+            mending: Mending::default(),
             said: Trust::Connecting,
             counts: Counts::default(),
         }
@@ -268,7 +275,7 @@ impl<M> Tracker<M> {
                 return;
             }
             if !self.follows(sequence) {
-                if self.ask.is_some() {
+                if self.ask.is_some_and(|ask| !ask.scan) {
                     return;
                 }
                 if self.replay.is_some() && upto < Some(sequence) {
@@ -300,6 +307,7 @@ impl<M> Tracker<M> {
         self.empty = false;
         self.partial = None;
         self.behind = None;
+        self.mending.hopeless = false;
     }
 
     /// Goes past the numbers below `sequence` that did not come.

@@ -75,6 +75,8 @@ pub struct StreamStats {
     pub repeats: Counter,
     /// Lives of the publisher that ended.
     pub restarts: Counter,
+    /// Times that everything was read again because something was missing.
+    pub rereads: Counter,
     /// Batches that only a replay brought.
     pub replayed: Counter,
     /// Requests to the replay endpoint.
@@ -117,6 +119,7 @@ impl Default for StreamStats {
             missed: Counter::default(),
             repeats: Counter::default(),
             restarts: Counter::default(),
+            rereads: Counter::default(),
             replayed: Counter::default(),
             replays: Counter::default(),
             replays_failed: Counter::default(),
@@ -193,6 +196,7 @@ impl StreamStats {
         self.missed.set(counts.missed);
         self.repeats.set(counts.repeats);
         self.restarts.set(counts.restarts);
+        self.rereads.set(counts.rereads);
         self.replayed.set(counts.replayed);
         self.replays.set(counts.asks);
         self.replays_failed.set(counts.failed);

@@ -167,10 +167,15 @@ impl<M> Topics<M> {
         self.over(ticket, now, out, |tracker, out| tracker.replay_failed(now, out))
     }
 
-    /// Time has passed: a replay that brings nothing new for too long has failed.
+    /// Time has passed: a replay that brings nothing new for too long has failed, and what stayed wrong may be put
+    /// right.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Action<M>>) -> Option<usize> {
-        let ticket = self.asking?.ticket;
-        self.over(ticket, now, out, |tracker, out| tracker.tick(now, out))
+        let index = match self.asking {
+            Some(asking) => asking.stream,
+            None => self.due(now)?,
+        };
+        self.on(index, now, out, |stream, out| stream.tracker.tick(now, out));
+        Some(index)
     }
 
     /// The connection was lost and came back.
@@ -241,6 +246,14 @@ impl<M> Topics<M> {
 }
 
 impl<M> Topics<M> {
+    /// A stream that is to be asked for once more. One that would start over must be the only one, for the others'
+    /// publishers may no longer remember what would go with it.
+    fn due(&mut self, now: Instant) -> Option<usize> {
+        let alone = self.streams.iter().filter(|stream| stream.tracker.last().is_some()).count() <= 1;
+        let mut trackers = self.streams.iter_mut().map(|stream| &mut stream.tracker);
+        trackers.position(|tracker| tracker.is_due(now) && (alone || !tracker.would_start_over()))
+    }
+
     /// The stream of a topic, which may be a new one.
     fn stream(
         &mut self,

@@ -31,6 +31,8 @@ pub enum Action<M> {
     Drop(M),
     /// The publisher began anew: everything that came from it before this goes.
     Restart,
+    /// Everything that came goes and comes again, so that what is missing comes too.
+    StartOver,
     /// Ask the replay endpoint for everything from a number on. An earlier answer is no longer wanted.
     AskReplay {
         /// First number wanted.
@@ -131,6 +133,11 @@ impl Reason {
         }
     }
 
+    /// Whether reading everything again may put it right.
+    pub fn is_mended_by_replay(self) -> bool {
+        !matches!(self, Self::Unread | Self::NotEntered)
+    }
+
     /// A sentence for people.
     pub fn text(self) -> &'static str {
         match self {
@@ -167,6 +174,8 @@ pub struct Counts {
     pub replayed: u64,
     /// Replies that said nothing new, were out of order or came unasked.
     pub surplus: u64,
+    /// Times that everything was read again because something was missing.
+    pub rereads: u64,
     /// Requests to the replay endpoint.
     pub asks: u64,
     /// Requests that failed or fell silent.

@@ -14,8 +14,8 @@ const END: u64 = u64::MAX;
 pub struct Manner {
     /// Pause behind every reply. What is published meanwhile goes out in time.
     pub pause: Duration,
-    /// No request is answered.
-    pub mute: bool,
+    /// So many requests are not answered.
+    pub mute: u64,
     /// The number that ends an answer never comes.
     pub endless: bool,
 }
@@ -38,6 +38,8 @@ struct Answer {
 #[derive(Default)]
 pub(super) struct Answers {
     waiting: VecDeque<Answer>,
+    /// Requests that were not answered on purpose.
+    ignored: u64,
     due: Option<Instant>,
 }
 
@@ -66,7 +68,9 @@ impl Answers {
             while self.waiting.len() < PUBLISHER_ANSWERS
                 && let Ok(request) = router.recv_multipart(zmq::DONTWAIT)
             {
-                if !manner.mute {
+                if self.ignored < manner.mute {
+                    self.ignored += 1;
+                } else {
                     self.take(&request, next_seq);
                 }
             }

@@ -49,9 +49,10 @@ impl Publish {
 
     /// What `/services` says of it.
     fn stream(&self, daemon: &Daemon) -> Value {
-        let services = daemon.services(self.endpoints["endpoint"].as_str().unwrap());
-        assert_eq!(services.len(), 1);
-        services[0]["stream"].clone()
+        let services = || daemon.services(self.endpoints["endpoint"].as_str().unwrap());
+        // its endpoint is said before it registers
+        eventually("one registration", || services().len() == 1);
+        services()[0]["stream"].clone()
     }
 
     /// Waits until the counters and the state are these.
@@ -179,6 +180,21 @@ fn a_mute_replay_is_waited_for_and_then_gone_without() {
     let wanted = json!({ "state": "partial", "batches": 39, "missed": 1, "gaps": 1, "replayed": 0 });
     publish.settles(&daemon, &wanted);
     assert_eq!(matched(&daemon, &prompt(1, 21, None)), STEP);
+    assert_eq!(matched(&daemon, &prompt(1, 39, None)), 4 * STEP);
+}
+
+#[test]
+fn what_a_failed_replay_left_out_comes_later() {
+    let daemon = Daemon::start(1);
+    let flags = [&REPLAY[..], &QUICK, &["--mute-replay", "2", "--lose", "21"]].concat();
+    let mut publish = Publish::heard(&daemon, &flags);
+    assert_eq!(publish.line()["faults"]["mute_replay"], 2);
+    publish.settles(&daemon, &json!({ "state": "partial", "reason": "replay_failed", "missed": 1 }));
+    assert_eq!(matched(&daemon, &prompt(1, 21, None)), STEP);
+    let whole = json!({ "state": "live", "reason": null, "rereads": 1, "restarts": 0, "replays_failed": 2,
+        "blocks_held": 40 * BLOCKS });
+    publish.settles(&daemon, &whole);
+    assert_eq!(matched(&daemon, &prompt(1, 21, None)), 4 * STEP);
     assert_eq!(matched(&daemon, &prompt(1, 39, None)), 4 * STEP);
 }
 

@@ -9,6 +9,7 @@ mod endpoints;
 mod one_stream;
 mod stream_churn;
 mod stream_link_up;
+mod stream_mends;
 mod stream_model;
 mod stream_reconnects;
 mod stream_replay;

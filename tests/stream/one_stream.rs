@@ -44,7 +44,7 @@ impl Stream {
                     self.applied.push(content);
                     self.places.push(place);
                 }
-                Action::Restart => self.applied.clear(),
+                Action::Restart | Action::StartOver => self.applied.clear(),
                 Action::AskReplay { from, .. } => self.asked.push(from),
                 Action::Drop(_) | Action::Trust(_) => {}
             }

@@ -2,12 +2,14 @@
 //! and a replay that is late, cut, silent or dead; between it and the tracker, messages in flight. Claim: when
 //! everything has settled, the batches applied are the history of the present life, each once and in order,
 //! or the stream says that it is partial; where nothing was lost for good it says live; and requests for
-//! replays stay in proportion to what happened. The same holds when a connection has come back, perhaps to
+//! replays stay in proportion to what happened; and in the end, where the publisher still remembers everything, a
+//! stream that rests says live. The same holds when a connection has come back, perhaps to
 //! another life, and the replay has been compared, though no message came since.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use kvatlas::limits::MEND_MAX_SECONDS;
 use kvatlas::stream::sequence::Tracker;
 use kvatlas::stream::trust::{Action, Numbered, Reason, Trust};
 use proptest::prelude::*;
@@ -76,6 +78,10 @@ enum Step {
         unheard: u8,
         restart: bool,
     },
+    /// Nothing comes for so many seconds, while which something that is missing may be asked for again.
+    Wait {
+        seconds: u16,
+    },
     Settle,
 }
 
@@ -108,6 +114,8 @@ struct Simulation {
     applications: u64,
     /// Nothing that a replay cannot repair has happened.
     clean: bool,
+    /// The present life left numbers out.
+    holes: bool,
 }
 
 impl Simulation {
@@ -130,6 +138,7 @@ impl Simulation {
             lives: 1,
             applications: 0,
             clean: true,
+            holes: false,
         };
         let mut out = Vec::new();
         simulation.tracker.begin(simulation.now, &mut out);
@@ -150,7 +159,7 @@ impl Simulation {
                 // A life is known by its first number; what it skips must not come from the life before instead.
                 if !self.must_arrive() && !self.is_mixed() && count > 0 {
                     self.next += u64::from(count);
-                    self.clean = false;
+                    (self.clean, self.holes) = (false, true);
                 }
             }
             Step::Repeat(back) => {
@@ -185,8 +194,25 @@ impl Simulation {
                 self.publish(false, false);
             }
             Step::Idle { unheard, restart } => self.idle(unheard, restart),
+            Step::Wait { seconds } => self.wait(u64::from(seconds)),
             Step::Settle => self.settle(),
         }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        // an answer that is under way would have ended long ago
+        if self.tracker.asking() {
+            return;
+        }
+        self.tick();
+        self.now += Duration::from_secs(seconds);
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        let mut out = Vec::new();
+        self.tracker.tick(self.now, &mut out);
+        self.obey(out);
     }
 
     fn idle(&mut self, unheard: u8, restart: bool) {
@@ -225,6 +251,7 @@ impl Simulation {
         self.history.clear();
         self.ring.clear();
         self.sent.clear();
+        self.holes = false;
         // an answer of the life before that is under way may cost this one its replay
         self.clean = self.request.is_none() && self.answer.is_none();
     }
@@ -356,7 +383,7 @@ impl Simulation {
                     }
                 }
                 Action::Drop(_) => {}
-                Action::Restart => self.applied.clear(),
+                Action::Restart | Action::StartOver => self.applied.clear(),
                 Action::AskReplay { from, ticket } => {
                     assert!(self.world.replay);
                     self.answer = None;
@@ -394,6 +421,18 @@ impl Simulation {
             self.arrive();
         }
         self.check(false);
+    }
+
+    /// Where the publisher still has all that it published, a stream at rest becomes whole by itself.
+    fn mend(&mut self) {
+        for _ in 0..4 {
+            self.wait(2 * MEND_MAX_SECONDS);
+            self.arrive();
+            self.check(true);
+        }
+        if self.world.replay && self.ring.len() == self.history.len() && !self.holes {
+            assert_eq!(self.trust, Trust::Live, "{:?}", self.tracker);
+        }
     }
 
     /// Lets everything arrive that is on its way, answers too.
@@ -479,6 +518,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..4, 0u8..12).prop_map(|(lost, first)| Step::Restart { lost, first }),
         1 => Just(Step::Relay),
         1 => (0u8..12, any::<bool>()).prop_map(|(unheard, restart)| Step::Idle { unheard, restart }),
+        1 => (1u16..1400).prop_map(|seconds| Step::Wait { seconds }),
         3 => Just(Step::Settle),
     ]
 }
@@ -506,5 +546,6 @@ proptest! {
             simulation.step(step);
         }
         simulation.settle();
+        simulation.mend();
     }
 }

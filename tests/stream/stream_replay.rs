@@ -73,7 +73,7 @@ impl Follower {
             match action {
                 Action::Apply(_, payload) => seen.applied.push(payload),
                 Action::Drop(_) | Action::Trust(_) => {}
-                Action::Restart => {
+                Action::Restart | Action::StartOver => {
                     seen.applied.clear();
                     seen.restarts += 1;
                 }

@@ -46,7 +46,7 @@ impl Endpoint {
                     let stream = of(&mut self.applied);
                     self.applied[stream].push(content);
                 }
-                Action::Restart => {
+                Action::Restart | Action::StartOver => {
                     let stream = of(&mut self.applied);
                     self.applied[stream].clear();
                 }

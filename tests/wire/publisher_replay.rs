@@ -182,7 +182,7 @@ fn an_answer_without_end_and_none_at_all() {
     for number in [1, 2, 2] {
         assert_eq!(unended.recv_multipart(0).unwrap()[1], seq(number));
     }
-    let mute = ill_mannered(Manner { mute: true, ..Manner::default() });
+    let mute = ill_mannered(Manner { mute: u64::MAX, ..Manner::default() });
     let unheard = dealer(&mute);
     ask(&unheard, 0);
     for dealer in [unended, unheard] {

@@ -16,7 +16,7 @@ use crate::stream::trust::{Action, Numbered, Reason};
 pub(super) struct Ask {
     pub(super) from: u64,
     /// Last number applied when it was sent: an answer of the same life gets there.
-    last: Option<u64>,
+    pub(super) last: Option<u64>,
     /// Highest number held when it was sent: gaps below are what it is about.
     upto: Option<u64>,
     /// This life has nothing but what this chain of requests brings.
@@ -25,6 +25,8 @@ pub(super) struct Ask {
     pub(super) verify: bool,
     /// It compares the past because the connection came back, before any message.
     pub(super) probe: Option<Probe>,
+    /// It only reads the publisher's memory through, to see whether it is whole.
+    pub(super) scan: bool,
     /// The answer began with what was applied last, or there was nothing.
     pub(super) proven: bool,
     /// What was held when it was sent is rather of an older life: it goes, unless the answer has it as well.
@@ -67,8 +69,11 @@ impl<M> Tracker<M> {
             // what came live since it was sent may be of another life
             ask.proven = self.last.is_none();
         }
-        ask.latest = Some(reply.sequence);
+        let before = ask.latest.replace(reply.sequence);
         ask.deadline = now + idle;
+        if ask.scan {
+            return self.scanned(reply, before, now, out);
+        }
         if self.last.is_some_and(|last| reply.sequence <= last) {
             self.compare(reply, now, out);
         } else {
@@ -84,6 +89,9 @@ impl<M> Tracker<M> {
         let Some(ask) = self.ask else { return };
         if ask.is_probing() {
             return self.probed(ask, now, out);
+        }
+        if ask.scan {
+            return self.scan_end(ask.latest, now, out);
         }
         if self.incomplete() && self.again(now, out) {
             return self.tell(out);
@@ -109,6 +117,9 @@ impl<M> Tracker<M> {
         self.contradictions = 0;
         self.failing = false;
         self.empty = ask.fresh && self.last.is_none() && self.held.is_empty();
+        if self.guessed && ask.latest.is_some() && ask.latest == self.last {
+            self.behind = None;
+        }
         if ask.latest.is_some() && ask.latest < ask.last {
             // what began alike has not come as far
             self.mark(Reason::Unverified, self.last.unwrap_or(0));
@@ -123,7 +134,7 @@ impl<M> Tracker<M> {
     pub fn replay_failed(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(ask) = self.ask else { return };
         self.counts.failed += 1;
-        if ask.is_probing() {
+        if ask.is_probing() || ask.scan {
             // Nothing is known beyond what was; the next message decides.
             self.ask = None;
             self.compare_link(now, out);
@@ -140,7 +151,8 @@ impl<M> Tracker<M> {
             self.mark(Reason::ReplayFailed, self.heard.unwrap_or(0));
         }
         if let Some(last) = self.last.filter(|_| self.last > self.heard) {
-            self.behind = Some(self.behind.unwrap_or(0).max(last.saturating_add(1)));
+            self.guessed = self.behind.is_none_or(|_| self.guessed);
+            self.behind = self.behind.max(Some(last.saturating_add(1)));
         }
         // Gaps that opened since the request get one of their own, but a dead endpoint is not waited for twice.
         let upto = if mem::replace(&mut self.failing, true) { self.heard } else { ask.upto };
@@ -156,10 +168,12 @@ impl<M> Tracker<M> {
         }
     }
 
-    /// Time has passed: a replay silent for too long has failed.
+    /// Time has passed: a replay silent for too long has failed, and what stayed wrong may be put right.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         if self.ask.is_some_and(|ask| now >= ask.deadline) {
             self.replay_failed(now, out);
+        } else if self.is_due(now) {
+            self.mend(now, out);
         }
     }
 }
@@ -230,7 +244,7 @@ impl<M> Tracker<M> {
             }
         } else if self.held.is_empty() && self.heard.is_some() {
             // What lies between may still be on its way.
-            self.behind = self.behind.max(Some(reply.sequence));
+            self.know_of(reply.sequence);
             return self.surplus(reply, out);
         } else if self.again(now, out) {
             return self.surplus(reply, out);
@@ -247,9 +261,15 @@ impl<M> Tracker<M> {
     fn ahead(&mut self, sequence: u64) -> bool {
         let far = self.heard.is_some_and(|heard| sequence.saturating_sub(heard) > STREAM_MEMORY as u64);
         if far {
-            self.behind = self.behind.max(Some(sequence));
+            self.know_of(sequence);
         }
         far
+    }
+
+    /// A number exists that has not come.
+    fn know_of(&mut self, sequence: u64) {
+        self.behind = self.behind.filter(|_| !self.guessed).max(Some(sequence));
+        self.guessed = false;
     }
 
     pub(super) fn ask(&mut self, verify: bool, now: Instant, out: &mut Vec<Action<M>>) {
@@ -269,6 +289,7 @@ impl<M> Tracker<M> {
             fresh: self.last.is_none(),
             verify,
             probe: None,
+            scan: false,
             proven: self.last.is_none(),
             doubt: false,
             outlived: false,
@@ -375,7 +396,7 @@ impl<M> Tracker<M> {
         self.ask.is_some_and(|ask| ask.verify)
     }
 
-    fn surplus(&mut self, reply: Numbered<M>, out: &mut Vec<Action<M>>) {
+    pub(super) fn surplus(&mut self, reply: Numbered<M>, out: &mut Vec<Action<M>>) {
         self.counts.surplus += 1;
         out.push(Action::Drop(reply.message));
     }

@@ -174,7 +174,7 @@ impl Driver {
         for action in actions {
             match action {
                 Action::Apply(place, message) => self.apply(stream.unwrap_or(0), place, &message),
-                Action::Restart => self.restart(stream),
+                Action::Restart | Action::StartOver => self.restart(stream),
                 Action::AskReplay { from, ticket } => self.requests.push((ticket, from)),
                 Action::Drop(message) if self.flaw == Flaw::AppliesRepeats => {
                     self.apply_events(stream.unwrap_or(0), &message);

@@ -15,7 +15,7 @@
 //! | [`dialect`], [`mod@column`], [`dictionary`], `prefetch` | what publishers that hash alike call the blocks |
 //! | [`name`], [`names`], `naming` | a publisher's own names, and what any name means |
 //! | [`recent`] | blocks just removed |
-//! | [`publisher`], [`orphan`] | a registration, and its blocks that wait for their parent |
+//! | [`publisher`], [`orphan`], [`media`] | a registration, its blocks that wait for their parent, and where copies lie |
 //! | [`shard`], `leave`, [`contexts`], `ledger` | publishers come and go, and what their holdings change |
 //! | [`apply`], `store`, `remove`, `chain`, `place` | a batch applied in bounded steps: what an event asks for, and its blocks |
 //! | `envelope`, `keyed`, [`object_key`], [`resolve`] | RFC #1527: envelopes, pool objects, hashes looked up elsewhere |
@@ -38,6 +38,7 @@ pub mod hash;
 mod keyed;
 mod leave;
 mod ledger;
+pub mod media;
 pub mod name;
 pub mod names;
 mod naming;

@@ -7,7 +7,7 @@ use super::keyed::keyed_object;
 use super::publisher::{Class, Publisher, Scope};
 use super::run::Place;
 use super::shard::Shard;
-use crate::event::{Clear, Envelope, Remove, Skip, medium};
+use crate::event::{Clear, Envelope, Remove, Skip};
 
 /// The lanes that a removal or a clear touches.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Shard {
             None => None,
         };
         let pool = publisher.registration.class == Class::Pool;
-        let medium = self.medium(&medium::canonical(remove.medium.text(payload), pool))?;
+        let medium = self.media.number(remove.medium.bytes(payload), pool)?;
         let mut lanes = Lanes {
             rank: Some(rank(publisher, reading.batch, envelope)),
             backend: Some(0),
@@ -101,7 +101,7 @@ impl Shard {
         observe_envelope(publisher, reading, envelope);
         let pool = publisher.registration.class == Class::Pool;
         let medium = match reading.text(clear.medium) {
-            Some(name) => Some(self.medium(&medium::canonical(Some(name), pool))?),
+            Some(name) => Some(self.media.number(Some(name.as_bytes()), pool)?),
             None => None,
         };
         let backend = match envelope.and_then(|envelope| reading.text(envelope.backend_id)) {

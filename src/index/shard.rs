@@ -4,6 +4,7 @@ use super::context::{ContextKey, Lora};
 use super::contexts::Contexts;
 use super::dialect::Dialects;
 use super::leave::Leaving;
+use super::media::Media;
 use super::publisher::{Publisher, Registration};
 use super::resolve::Resolver;
 use super::run::Runs;
@@ -14,8 +15,6 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Media of one shard; a set of them is one word.
-pub const MEDIA: usize = 64;
 /// An instance with publishers here.
 #[derive(Debug)]
 pub struct Instance {
@@ -35,7 +34,7 @@ pub struct Shard {
     pub(super) publishers: Vec<Option<Box<Publisher>>>,
     pub(super) instances: Vec<Option<Instance>>,
     pub(super) instance_numbers: HashMap<String, u32>,
-    media: Vec<Medium>,
+    pub(super) media: Media,
     pub(super) leaving: VecDeque<Leaving>,
     pub(super) resolver: Resolver,
     pub(super) walk: super::walk::Scratch,
@@ -55,7 +54,7 @@ impl Shard {
             publishers: Vec::new(),
             instances: Vec::new(),
             instance_numbers: HashMap::new(),
-            media: vec![Medium::Gpu, Medium::Cpu, Medium::Disk, Medium::External],
+            media: Media::default(),
             leaving: VecDeque::new(),
             resolver: Resolver::default(),
             walk: super::walk::Scratch::default(),
@@ -120,30 +119,14 @@ impl Shard {
         self.publishers.get(number as usize)?.as_deref()
     }
 
-    /// Number of a medium; [`Skip::Bound`] when there are too many.
-    pub(super) fn medium(&mut self, medium: &Medium) -> Result<u8, Skip> {
-        if let Some(at) = self.media.iter().position(|known| known == medium) {
-            return Ok(at as u8);
-        }
-        if self.media.len() >= MEDIA {
-            return Err(Skip::Bound);
-        }
-        self.media.push(medium.clone());
-        Ok(self.media.len() as u8 - 1)
-    }
-
     /// The medium behind a number.
     pub fn medium_name(&self, number: u8) -> &str {
-        self.media[usize::from(number)].name()
+        self.media.name(number)
     }
 
     /// The media that `accept` accepts, as a set of numbers.
     pub fn media_set(&self, accept: impl Fn(&Medium) -> bool) -> u64 {
-        self.media
-            .iter()
-            .enumerate()
-            .filter(|(_, medium)| accept(medium))
-            .fold(0, |set, (at, _)| set | 1 << at)
+        self.media.set(accept)
     }
 
     /// Keys of all contexts, with the blocks held there (counted once an owner).

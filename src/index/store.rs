@@ -13,7 +13,7 @@ use super::run::Place;
 use super::shard::{Shard, base_key};
 use super::table::mix;
 use crate::event::extra::{self, Context as ExtraContext};
-use crate::event::{Batch, Envelope, Skip, Slice, Span, Store, medium};
+use crate::event::{Batch, Envelope, Skip, Slice, Span, Store};
 use hashbrown::HashTable;
 
 /// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
@@ -300,8 +300,7 @@ impl Shard {
         tp_rank: Option<u32>,
     ) -> Result<u8, Skip> {
         let pool = publisher.registration.class == Class::Pool;
-        let medium = medium::canonical(medium.text(reading.payload), pool);
-        let medium = self.medium(&medium)?;
+        let medium = self.media.number(medium.bytes(reading.payload), pool)?;
         let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
         let backend = publisher.backend(backend)?;
         if publisher.parts.needed > 0 {

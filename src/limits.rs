@@ -199,6 +199,8 @@ pub const REPLAY_CONTRADICTIONS: u32 = 2;
 pub const MEND_SECONDS: u64 = 10;
 /// The longest such time, seconds.
 pub const MEND_MAX_SECONDS: u64 = 640;
+/// Publishers of a reactor whose memory is read again at once; each may take [`HOLD_BYTES`] meanwhile.
+pub const MENDS_AT_ONCE: usize = 4;
 /// Topics of one endpoint; messages of further ones are refused and counted.
 pub const STREAM_TOPICS: usize = 256;
 /// Longest topic, bytes.
@@ -216,8 +218,8 @@ pub const STREAM_REVIVE_MAX_SECONDS: u64 = 80;
 pub const WHY_CONTEXTS: usize = 4096;
 /// Most mappings a context that `/global_view` dumps, whatever `limit` says.
 pub const GLOBAL_VIEW_MOST: usize = 100_000;
-/// Descriptors of one registration: libzmq's for a watched subscription and a replay, rounded up.
-pub const FDS_PER_PUBLISHER: u64 = 12;
+/// Descriptors of one registration: libzmq's for a watched subscription and a replay (13.1 were counted), rounded up.
+pub const FDS_PER_PUBLISHER: u64 = 14;
 /// Descriptors that stay free of registrations: the reactors', libzmq's, logs, some connections.
 pub const FDS_RESERVED: u64 = 128;
 

@@ -53,7 +53,7 @@ const LOAD: [OfLoad; 5] = [
     ("index_events_per_second", "Events applied in the last second.", |load| &load.rate),
 ];
 
-const STREAM: [OfStream; 35] = [
+const STREAM: [OfStream; 36] = [
     ("stream_messages_total", "counter", "ZMQ messages.", |s| &s.messages),
     ("stream_bytes_total", "counter", "Bytes of their payloads.", |s| &s.bytes),
     ("stream_malformed_total", "counter", "Messages that were no batch.", |s| &s.malformed),
@@ -66,6 +66,7 @@ const STREAM: [OfStream; 35] = [
     ("stream_replays_failed_total", "counter", "Requests that failed or fell silent.", |s| &s.replays_failed),
     ("stream_replayed_total", "counter", "Batches that only a replay brought.", |s| &s.replayed),
     ("stream_rereads_total", "counter", "Times everything was read again.", |s| &s.rereads),
+    ("stream_beyond_repair", "gauge", "Topics that miss what no replay can bring.", |s| &s.beyond_repair),
     ("stream_overflows_total", "counter", "Times too much waited behind a gap.", |s| &s.overflows),
     ("stream_refused_topics_total", "counter", "Messages of topics beyond the bound.", |s| &s.refused_topics),
     ("stream_disconnects_total", "counter", "Times the connection was lost.", |s| &s.disconnects),

@@ -90,7 +90,7 @@ fn stream(stats: &StreamStats) -> Value {
     all
 }
 
-fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 37] {
+fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 38] {
     let events = &stats.publisher;
     [
         ("messages", &stats.messages),
@@ -105,6 +105,7 @@ fn counters(stats: &StreamStats) -> [(&'static str, &Counter); 37] {
         ("replays_failed", &stats.replays_failed),
         ("replayed", &stats.replayed),
         ("rereads", &stats.rereads),
+        ("beyond_repair", &stats.beyond_repair),
         ("overflows", &stats.overflows),
         ("refused_topics", &stats.refused_topics),
         ("disconnects", &stats.disconnects),

@@ -107,10 +107,39 @@ pub struct Books {
     pub publishers: BTreeMap<Key, Arc<Listing>>,
     /// Instance → its reactor and registrations.
     pub homes: HashMap<String, (usize, usize)>,
+    /// Endpoint → ranks of the engines that are registered with it, on whatever reactor.
+    ranks: HashMap<String, Vec<u32>>,
     /// Families that events brought along, and the reactors that have them; at most [`LEARNED_FAMILIES`].
     pub learned: HashMap<Family, u64>,
     /// Reactors that have further ones.
     pub unlisted: u64,
+}
+
+impl Books {
+    /// Ranks of the engines that are registered with an endpoint.
+    pub fn ranks(&self, endpoint: &str) -> &[u32] {
+        self.ranks.get(endpoint).map_or(&[], Vec::as_slice)
+    }
+
+    fn enter_rank(&mut self, listing: &Listing) {
+        if listing.key.class == Class::Engine {
+            self.ranks.entry(listing.endpoint.as_str().to_owned()).or_default().push(listing.key.rank);
+        }
+    }
+
+    fn leave_rank(&mut self, listing: &Listing) {
+        let endpoint = listing.endpoint.as_str();
+        if listing.key.class == Class::Engine
+            && let Some(ranks) = self.ranks.get_mut(endpoint)
+        {
+            if let Some(at) = ranks.iter().position(|rank| *rank == listing.key.rank) {
+                ranks.swap_remove(at);
+            }
+            if ranks.is_empty() {
+                self.ranks.remove(endpoint);
+            }
+        }
+    }
 }
 
 /// Whether the daemon wants traffic.
@@ -234,6 +263,10 @@ impl Directory {
         });
         books.next += 1;
         books.publishers.insert(key, listing.clone());
+        books.enter_rank(&listing);
+        if let Some(old) = &replaced {
+            books.leave_rank(old);
+        }
         drop(books);
         self.touch();
         Registered::New { listing, replaced }
@@ -253,6 +286,7 @@ impl Directory {
             .collect();
         for listing in &gone {
             books.publishers.remove(&listing.key);
+            books.leave_rank(listing);
             if let Some((_, left)) = books.homes.get_mut(instance) {
                 *left -= 1;
                 if *left == 0 {

@@ -48,12 +48,12 @@ pub async fn take(daemon: &Rc<Daemon>, socket: &Socket, frames: &[zmq::Message])
             Some(place) if following.is_none() => following = Some((local, place, pass)),
             Some(place) => {
                 let other = (local, place, pass);
-                apply_to(daemon, &publishers, [other], payload).await;
+                apply_to(daemon, socket, [other], payload).await;
             }
         }
     }
     if let Some(first) = following {
-        apply_to(daemon, &publishers, [first], payload).await;
+        apply_to(daemon, socket, [first], payload).await;
     }
 }
 
@@ -67,13 +67,13 @@ type Following<'a> = (&'a Rc<Local>, (usize, Place), Pass);
 
 async fn apply_to<const N: usize>(
     daemon: &Rc<Daemon>,
-    publishers: &[Rc<Local>],
+    socket: &Socket,
     following: [Following<'_>; N],
     payload: &[u8],
 ) {
     let mut batch = daemon.streams.take_batch();
     let decoded = event::decode(payload, &mut batch);
-    let ranked = publishers.iter().any(|local| local.is_ranked(batch.dp_rank));
+    let ranked = socket.is_ranked(&daemon.directory, batch.dp_rank);
     for (local, (stream, place), _pass) in following {
         match decoded {
             Err(refusal) => local.listing.stats.refuse(refusal),
@@ -101,10 +101,14 @@ pub async fn apply_held(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: usize, p
     let mut cleared = false;
     if let Err(refusal) = event::decode(payload, &mut batch) {
         local.listing.stats.refuse(refusal);
-    } else if local.takes(batch.dp_rank, daemon.streams.is_ranked_beside(local, batch.dp_rank)) {
-        local.feed(stream);
-        apply(daemon, local, payload, &batch).await;
-        cleared = clears_all(&batch);
+    } else {
+        let socket = daemon.streams.socket(local);
+        let ranked = socket.is_some_and(|socket| socket.is_ranked(&daemon.directory, batch.dp_rank));
+        if local.takes(batch.dp_rank, ranked) {
+            local.feed(stream);
+            apply(daemon, local, payload, &batch).await;
+            cleared = clears_all(&batch);
+        }
     }
     daemon.streams.give_batch(batch);
     cleared

@@ -80,14 +80,14 @@ impl Local {
     }
 
     /// Whether a batch of this rank is for this publisher; `ranked` is whether some engine of the endpoint is
-    /// registered under the rank.
+    /// registered under the rank, on whatever reactor.
     pub fn takes(&self, rank: Option<u32>, ranked: bool) -> bool {
         self.listing.key.class == Class::Pool || !ranked || rank == Some(self.listing.key.rank)
     }
 
     /// Whether this is an engine registered under the rank.
-    pub fn is_ranked(&self, rank: Option<u32>) -> bool {
-        self.listing.key.class == Class::Engine && rank == Some(self.listing.key.rank)
+    pub fn is_ranked(&self, rank: u32) -> bool {
+        self.listing.key.class == Class::Engine && rank == self.listing.key.rank
     }
 
     /// A batch at this number of a stream is for this publisher.
@@ -136,6 +136,8 @@ impl Local {
         stats.count(&counts);
         stats.behind.set(topics.streams().map(|(_, tracker)| tracker.lag()).sum());
         stats.refused_topics.set(topics.refused());
+        let lost = topics.streams().filter(|(_, tracker)| tracker.is_beyond_repair()).count();
+        stats.beyond_repair.set(lost as u64);
         if trust != Trust::Replaying && counts.asks > 0 {
             stats.begin();
         }
@@ -195,6 +197,11 @@ impl Local {
             );
         }
         stats.fail(why);
+    }
+
+    /// Whether everything of a stream is being read again.
+    pub fn is_mending(&self) -> bool {
+        self.topics.borrow().is_mending()
     }
 
     /// How long the endpoint has been without a connection.
@@ -278,10 +285,22 @@ async fn carry_out(
                 restart(daemon, local, stream, "something is missing: everything is read again");
             }
             Action::AskReplay { from, ticket } => ask(daemon, local, from, ticket),
-            Action::Drop(_) | Action::Trust(_) => {}
+            Action::Trust(trust) => say(local, trust),
+            Action::Drop(_) => {}
         }
     }
     local.tell();
+}
+
+fn say(local: &Local, trust: Trust) {
+    let reason = if let Trust::Partial(reason) = trust { reason.name() } else { "" };
+    tracing::debug!(
+        instance = local.listing.key.instance,
+        rank = local.listing.key.rank,
+        state = trust.name(),
+        reason,
+        "a stream"
+    );
 }
 
 /// A batch cleared everything: what was missing before it matters no more.
@@ -330,6 +349,12 @@ fn start_over(daemon: &Rc<Daemon>, local: &Rc<Local>) {
 
 /// Asks the replay endpoint, in a task of its own.
 fn ask(daemon: &Rc<Daemon>, local: &Rc<Local>, from: u64, ticket: u64) {
+    tracing::debug!(
+        instance = local.listing.key.instance,
+        rank = local.listing.key.rank,
+        from,
+        "asks for a replay"
+    );
     let (daemon, local) = (daemon.clone(), local.clone());
     let turn = daemon.seat.ingest.clone();
     turn.spawn(async move {
@@ -380,11 +405,12 @@ async fn replayed(
     stream.is_some()
 }
 
-/// Lets time pass: a replay that brings nothing new has failed, a publisher away too long loses its entries.
-pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, ttl: Duration) {
+/// Lets time pass: a replay that brings nothing new has failed, what is missing may be asked for once more, a publisher
+/// away too long loses its entries. `free` says whether memory may be taken to read everything again.
+pub async fn tick(daemon: &Rc<Daemon>, local: &Rc<Local>, free: bool, ttl: Duration) {
     let Some(_pass) = local.gate.try_enter() else { return };
     let mut actions = Vec::new();
-    let stream = local.topics.borrow_mut().tick(Instant::now(), &mut actions);
+    let stream = local.topics.borrow_mut().tick(free, Instant::now(), &mut actions);
     if stream.is_some() {
         carry_out(daemon, local, stream, actions).await;
     }

@@ -22,7 +22,7 @@ pub mod view;
 
 use crate::index::resolve::{Found, Want};
 use crate::index::shard::Shard;
-use crate::limits::{COST_BLOCK, HUGE_PAGES_FROM, LEARNED_FAMILIES};
+use crate::limits::{COST_BLOCK, HUGE_PAGES_FROM, LEARNED_FAMILIES, MENDS_AT_ONCE};
 use crate::mesh::tickets::{Pending, Tickets};
 use crate::reactor::Seat;
 use crate::rt;
@@ -289,8 +289,13 @@ impl Daemon {
             }
             self.carry_mail();
             streams::revive(&self);
-            for local in self.streams.locals() {
-                local::tick(&self, &local, self.streams.ttl).await;
+            let locals = self.streams.locals();
+            let mending = locals.iter().filter(|local| local.is_mending()).count();
+            let mut free = MENDS_AT_ONCE.saturating_sub(mending);
+            for local in &locals {
+                let before = local.is_mending();
+                local::tick(&self, local, free > 0, self.streams.ttl).await;
+                free = free.saturating_sub(usize::from(!before && local.is_mending()));
             }
             let events = self.streams.events.get();
             load.rate.set(events.saturating_sub(before));

@@ -1,7 +1,7 @@
 //! Subscriptions of one reactor: one socket an endpoint, however many publishers name it.
 
 use super::Daemon;
-use super::directory::Listing;
+use super::directory::{Directory, Listing};
 use super::ingest;
 use super::local::{self, Local};
 use crate::event::Batch;
@@ -22,6 +22,8 @@ pub struct Socket {
     publishers: RefCell<Rc<[Rc<Local>]>>,
     close: RefCell<Rc<Signal>>,
     tasks: RefCell<Vec<Task<()>>>,
+    /// Ranks of the engines that are registered with the endpoint on any reactor, as of a version of the directory.
+    ranks: RefCell<(u64, Vec<u32>)>,
     /// When it was opened, and how long it may be without a connection before it is opened anew.
     opened: Cell<(Instant, Duration)>,
 }
@@ -30,6 +32,22 @@ impl Socket {
     /// The publishers as they are now.
     pub fn publishers(&self) -> Rc<[Rc<Local>]> {
         self.publishers.borrow().clone()
+    }
+
+    /// Whether an engine is registered with the endpoint under this rank, here or on another reactor.
+    pub fn is_ranked(&self, directory: &Directory, rank: Option<u32>) -> bool {
+        let publishers = self.publishers.borrow();
+        let (Some(rank), Some(first)) = (rank, publishers.first()) else { return false };
+        if publishers.iter().any(|local| local.is_ranked(rank)) {
+            return true;
+        }
+        let mut known = self.ranks.borrow_mut();
+        let version = directory.version();
+        if known.0 != version {
+            let books = directory.books();
+            *known = (version, books.ranks(first.listing.endpoint.as_str()).to_vec());
+        }
+        known.1.contains(&rank)
     }
 }
 
@@ -85,11 +103,9 @@ impl Streams {
         self.publishers.borrow().values().cloned().collect()
     }
 
-    /// Whether an engine of the same endpoint is registered under the rank.
-    pub fn is_ranked_beside(&self, local: &Local, rank: Option<u32>) -> bool {
-        let sockets = self.sockets.borrow();
-        let socket = sockets.get(local.listing.endpoint.as_str());
-        socket.is_some_and(|socket| socket.publishers().iter().any(|other| other.is_ranked(rank)))
+    /// The subscription that feeds a publisher.
+    pub fn socket(&self, local: &Local) -> Option<Rc<Socket>> {
+        self.sockets.borrow().get(local.listing.endpoint.as_str()).cloned()
     }
 
     /// Closes every socket on its own thread.
@@ -148,6 +164,7 @@ pub fn add(daemon: &Rc<Daemon>, listing: &Arc<Listing>) -> Result<(), String> {
     let socket = known.unwrap_or_else(|| {
         let socket = Rc::new(Socket {
             publishers: RefCell::new(Rc::from([])),
+            ranks: RefCell::default(),
             close: RefCell::default(),
             tasks: RefCell::default(),
             opened: Cell::new((Instant::now(), Duration::from_secs(STREAM_REVIVE_SECONDS))),

@@ -53,7 +53,7 @@ pub struct Tracker<M> {
     behind: Option<u64>,
     /// It only may: an answer broke off behind what came live.
     guessed: bool,
-    mending: Mending,
+    mending: Mending<M>,
     said: Trust,
     counts: Counts,
 }
@@ -308,6 +308,7 @@ impl<M> Tracker<M> {
         self.partial = None;
         self.behind = None;
         self.mending.hopeless = false;
+        self.mending.drop_read();
     }
 
     /// Goes past the numbers below `sequence` that did not come.

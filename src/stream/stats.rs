@@ -77,6 +77,8 @@ pub struct StreamStats {
     pub restarts: Counter,
     /// Times that everything was read again because something was missing.
     pub rereads: Counter,
+    /// Streams of which something is missing that no replay can bring any more.
+    pub beyond_repair: Counter,
     /// Batches that only a replay brought.
     pub replayed: Counter,
     /// Requests to the replay endpoint.
@@ -120,6 +122,7 @@ impl Default for StreamStats {
             repeats: Counter::default(),
             restarts: Counter::default(),
             rereads: Counter::default(),
+            beyond_repair: Counter::default(),
             replayed: Counter::default(),
             replays: Counter::default(),
             replays_failed: Counter::default(),

@@ -159,7 +159,15 @@ impl<M> Topics<M> {
 
     /// The answer to `ticket` is complete.
     pub fn replay_end(&mut self, ticket: u64, now: Instant, out: &mut Vec<Action<M>>) -> Option<usize> {
-        self.over(ticket, now, out, |tracker, out| tracker.replay_end(now, out))
+        let alone = self.is_alone();
+        self.over(ticket, now, out, |tracker, out| {
+            // another stream may have brought something while the first one's memory was read
+            if tracker.is_mending() && !alone {
+                tracker.replay_failed(now, out);
+            } else {
+                tracker.replay_end(now, out);
+            }
+        })
     }
 
     /// The answer to `ticket` will not be complete: silence, or an error of the socket.
@@ -169,13 +177,19 @@ impl<M> Topics<M> {
 
     /// Time has passed: a replay that brings nothing new for too long has failed, and what stayed wrong may be put
     /// right.
-    pub fn tick(&mut self, now: Instant, out: &mut Vec<Action<M>>) -> Option<usize> {
+    /// `free` says whether memory may be taken to read everything again.
+    pub fn tick(&mut self, free: bool, now: Instant, out: &mut Vec<Action<M>>) -> Option<usize> {
         let index = match self.asking {
             Some(asking) => asking.stream,
-            None => self.due(now)?,
+            None => self.due(free, now)?,
         };
         self.on(index, now, out, |stream, out| stream.tracker.tick(now, out));
         Some(index)
+    }
+
+    /// Whether everything of a stream is being read again.
+    pub fn is_mending(&self) -> bool {
+        self.streams.iter().any(|stream| stream.tracker.is_mending())
     }
 
     /// The connection was lost and came back.
@@ -246,12 +260,16 @@ impl<M> Topics<M> {
 }
 
 impl<M> Topics<M> {
+    fn is_alone(&self) -> bool {
+        self.streams.iter().filter(|stream| stream.tracker.last().is_some()).count() <= 1
+    }
+
     /// A stream that is to be asked for once more. One that would start over must be the only one, for the others'
     /// publishers may no longer remember what would go with it.
-    fn due(&mut self, now: Instant) -> Option<usize> {
-        let alone = self.streams.iter().filter(|stream| stream.tracker.last().is_some()).count() <= 1;
+    fn due(&mut self, free: bool, now: Instant) -> Option<usize> {
+        let free = free && self.is_alone();
         let mut trackers = self.streams.iter_mut().map(|stream| &mut stream.tracker);
-        trackers.position(|tracker| tracker.is_due(now) && (alone || !tracker.would_start_over()))
+        trackers.position(|tracker| tracker.is_due(now) && (free || !tracker.would_start_over()))
     }
 
     /// The stream of a topic, which may be a new one.

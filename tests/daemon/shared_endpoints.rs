@@ -75,6 +75,37 @@ fn a_batch_goes_to_the_rank_it_names() {
 }
 
 #[test]
+fn a_rank_counts_on_whatever_reactor_it_is_registered() {
+    for reactors in [1, 2, 3] {
+        let daemon = Daemon::start(reactors);
+        let relay = Engine::new(1, 2, 0);
+        let instances = ["a", "b", "c", "d"];
+        for (rank, instance) in instances.iter().enumerate() {
+            let mut body = relay.registration(instance);
+            body["dp_rank"] = json!(rank);
+            daemon.register(&body);
+        }
+        join(&[&daemon], &[&relay]);
+        for rank in 0..4 {
+            store(&relay, Some(rank), &[rank, rank]);
+        }
+        settle(&[&daemon], &[&relay]);
+        let holders = |tokens: &[u32]| {
+            let answer = ask(&daemon, tokens);
+            instances.into_iter().filter(|instance| answer[instance]["GPU"] == 2).collect::<Vec<_>>()
+        };
+        for (rank, instance) in (0..4).zip(instances) {
+            assert_eq!(holders(&[rank, rank]), [instance], "rank {rank}, {reactors} reactors");
+        }
+        // who leaves, or is registered elsewhere, no longer counts: then all are meant
+        unregister(&daemon, &json!({ "instance_id": "b" }));
+        store(&relay, Some(1), &[9, 9]);
+        settle(&[&daemon], &[&relay]);
+        assert_eq!(holders(&[9, 9]), ["a", "c", "d"]);
+    }
+}
+
+#[test]
 fn a_pool_beside_engines_hears_every_rank() {
     let daemon = Daemon::start(1);
     let relay = Engine::new(1, 2, 0);

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use kvatlas::limits::{MEND_MAX_SECONDS, MEND_SECONDS, STREAM_MEMORY};
+use kvatlas::limits::{HOLD_BYTES, MEND_MAX_SECONDS, MEND_SECONDS, STREAM_MEMORY};
 use kvatlas::stream::topics::Topics;
-use kvatlas::stream::trust::{Action, Place, Reason, Trust};
+use kvatlas::stream::trust::{Action, Numbered, Place, Reason, Trust};
 
 use super::one_stream::{IDLE, LIVE, Stream, at, numbered, partial};
 
@@ -33,13 +33,83 @@ fn a_hole_is_mended_when_the_publisher_remembers_everything() {
     rest(&mut stream, MEND_SECONDS - 1);
     assert!(stream.asked.is_empty(), "not before the pause is over");
     rest(&mut stream, 1).is(partial(Reason::ReplayFailed), [0, 1, 3]);
-    // The memory is read through, while live batches go on; then it is read again.
+    // The memory is read while live batches go on, and takes the place of what was there at its end.
     stream.replies([0, 1]).live([4]).replies([2, 3, 4]).is(partial(Reason::ReplayFailed), [0, 1, 3, 4]);
-    stream.end().is(Trust::Replaying, []);
-    stream.live([5]).replies(0..6).end().is(LIVE, 0..6);
-    assert_eq!(stream.asked, [0, 0]);
+    stream.end().live([5]).is(LIVE, 0..6);
+    assert_eq!(stream.asked, [0]);
     let counts = stream.tracker.counts();
     assert_eq!((counts.rereads, counts.restarts), (1, 0));
+}
+
+#[test]
+fn what_came_while_the_memory_was_read_is_asked_for() {
+    let mut stream = holed();
+    rest(&mut stream, MEND_SECONDS).replies(0..4).live([4, 5]).end();
+    stream.is(partial(Reason::Behind), 0..4);
+    assert_eq!(stream.asked, [0, 3]);
+    stream.live([6]).is(Trust::Replaying, 0..4);
+    stream.replies(3..7).end().is(LIVE, 0..7);
+    // An answer that does not have it, or none, leaves nothing that says live.
+    for whole in [true, false] {
+        let mut lost = holed();
+        rest(&mut lost, MEND_SECONDS).replies(0..4).live([4, 5]).end();
+        if whole {
+            lost.replies([3]).end();
+        } else {
+            lost.wait();
+        }
+        lost.is(partial(Reason::Behind), 0..4);
+        rest(&mut lost, 2 * MEND_SECONDS).replies(3..6).end().is(LIVE, 0..6);
+    }
+}
+
+#[test]
+fn an_answer_that_was_cut_is_read_on() {
+    for broken in [true, false] {
+        let mut stream = holed();
+        rest(&mut stream, MEND_SECONDS).replies([0, 1]);
+        if broken {
+            stream.wait();
+        } else {
+            stream.replies([3]);
+        }
+        assert_eq!(stream.asked, [0, 1]);
+        stream.replies([1, 2, 3]).end().is(LIVE, 0..4);
+    }
+    // One that never gets further is left.
+    let mut stuck = holed();
+    rest(&mut stuck, MEND_SECONDS)
+        .replies([0, 1, 3])
+        .replies([1, 3])
+        .is(partial(Reason::ReplayFailed), [0, 1, 3]);
+    assert!(!stuck.tracker.asking());
+    // What goes on is of another life than what was read.
+    let mut other = holed();
+    rest(&mut other, MEND_SECONDS).replies([0, 1]).wait();
+    other.replies([101]).is(Trust::Replaying, []);
+}
+
+#[test]
+fn what_would_never_be_caught_up_with_takes_nothing_away() {
+    let mut stream = holed();
+    rest(&mut stream, MEND_SECONDS).replies(0..4);
+    for sequence in 4..200 {
+        stream.with(|tracker, now, out| tracker.live(at(sequence), now, out));
+    }
+    stream.end().is(partial(Reason::ReplayFailed), [0, 1].into_iter().chain(3..200));
+}
+
+#[test]
+fn a_memory_that_is_more_than_may_be_held_is_left() {
+    let mut stream = holed();
+    rest(&mut stream, MEND_SECONDS);
+    let large = |sequence| Numbered { bytes: HOLD_BYTES / 3, ..at(sequence) };
+    for sequence in 0..3 {
+        stream.with(|tracker, now, out| tracker.replayed(large(sequence), now, out));
+    }
+    assert!(!stream.tracker.asking() && stream.tracker.is_beyond_repair());
+    rest(&mut stream, 3 * MEND_SECONDS).is(partial(Reason::ReplayFailed), [0, 1, 3]);
+    assert_eq!(stream.asked, [0]);
 }
 
 #[test]
@@ -60,11 +130,15 @@ fn a_memory_with_holes_or_without_the_latest_takes_nothing_away() {
     for answer in [vec![0, 1, 3], vec![0, 1, 2], vec![]] {
         let mut stream = holed();
         rest(&mut stream, MEND_SECONDS).replies(answer).end();
+        // once more from there, in vain
+        if stream.tracker.asking() {
+            stream.end();
+        }
         stream.is(partial(Reason::ReplayFailed), [0, 1, 3]);
         assert_eq!(stream.tracker.counts().rereads, 0);
     }
     let mut broken = holed();
-    rest(&mut broken, MEND_SECONDS).replies([0, 1, 2, 3]).wait();
+    rest(&mut broken, MEND_SECONDS).replies([0, 1, 2, 3]).wait().wait();
     broken.is(partial(Reason::ReplayFailed), [0, 1, 3]);
 }
 
@@ -89,7 +163,7 @@ fn the_pause_doubles_until_all_is_well() {
         pause = (2 * pause).min(MEND_MAX_SECONDS);
     }
     assert_eq!(pause, MEND_MAX_SECONDS);
-    rest(&mut stream, pause).replies(0..4).end().replies(0..4).end().is(LIVE, 0..4);
+    rest(&mut stream, pause).replies(0..4).end().is(LIVE, 0..4);
     rest(&mut stream, 1).live([5]).wait().is(partial(Reason::ReplayFailed), [0, 1, 2, 3, 5]);
     stream.asked.clear();
     rest(&mut stream, MEND_SECONDS);
@@ -183,10 +257,41 @@ fn what_another_topic_brought_is_not_put_at_risk() {
         assert_eq!(topics.trust(), partial(Reason::ReplayFailed));
         out.clear();
         for _ in 0..=MEND_SECONDS {
-            topics.tick(now, &mut out);
+            topics.tick(true, now, &mut out);
             now += Duration::from_secs(1);
         }
         let asked = out.iter().filter(|action| matches!(action, Action::AskReplay { from: 0, .. })).count();
         assert_eq!(asked, usize::from(!both));
+        if !both {
+            // another one brings something while the memory is read
+            for content in 0..4 {
+                topics.replayed(3, None, numbered(content), now, &mut out);
+            }
+            topics.live(b"two", numbered(0), now, &mut out);
+            out.clear();
+            topics.replay_end(3, now, &mut out);
+            assert!(!out.iter().any(|action| matches!(action, Action::StartOver)));
+        }
+    }
+}
+
+#[test]
+fn no_more_is_read_again_than_there_is_memory_for() {
+    let mut topics: Topics<u64> = Topics::new(Some(IDLE));
+    let (mut now, mut out) = (std::time::Instant::now(), Vec::new());
+    topics.begin(now, &mut out);
+    topics.replay_end(1, now, &mut out);
+    for content in [0, 1, 3] {
+        topics.live(b"", numbered(content), now, &mut out);
+    }
+    topics.replay_failed(2, now, &mut out);
+    for free in [false, true] {
+        let mut ticks = (0..2 * MEND_SECONDS).map(|second| now + Duration::from_secs(second));
+        let began = ticks.any(|now| {
+            topics.tick(free, now, &mut out);
+            topics.is_mending()
+        });
+        assert_eq!(began, free);
+        now += Duration::from_secs(2 * MEND_SECONDS);
     }
 }

@@ -87,7 +87,7 @@ impl Endpoint {
 
     fn wait(&mut self) {
         self.now += IDLE;
-        self.with(Topics::tick);
+        self.with(|topics, now, out| topics.tick(true, now, out));
     }
 
     fn asked(&self) -> Vec<u64> {

@@ -25,7 +25,7 @@ pub(super) struct Ask {
     pub(super) verify: bool,
     /// It compares the past because the connection came back, before any message.
     pub(super) probe: Option<Probe>,
-    /// It only reads the publisher's memory through, to see whether it is whole.
+    /// It reads the publisher's memory beside what was applied.
     pub(super) scan: bool,
     /// The answer began with what was applied last, or there was nothing.
     pub(super) proven: bool,
@@ -34,7 +34,7 @@ pub(super) struct Ask {
     /// Something has gone so: what was held since may have to go as well, which only a further answer shows.
     outlived: bool,
     /// It brought something new.
-    progress: bool,
+    pub(super) progress: bool,
     /// It had something that was held as well.
     confirmed: bool,
     pub(super) latest: Option<u64>,
@@ -69,10 +69,10 @@ impl<M> Tracker<M> {
             // what came live since it was sent may be of another life
             ask.proven = self.last.is_none();
         }
-        let before = ask.latest.replace(reply.sequence);
+        ask.latest = Some(reply.sequence);
         ask.deadline = now + idle;
         if ask.scan {
-            return self.scanned(reply, before, now, out);
+            return self.scanned(reply, now, out);
         }
         if self.last.is_some_and(|last| reply.sequence <= last) {
             self.compare(reply, now, out);
@@ -91,7 +91,8 @@ impl<M> Tracker<M> {
             return self.probed(ask, now, out);
         }
         if ask.scan {
-            return self.scan_end(ask.latest, now, out);
+            self.read_to_end(now, out);
+            return self.tell(out);
         }
         if self.incomplete() && self.again(now, out) {
             return self.tell(out);
@@ -134,7 +135,11 @@ impl<M> Tracker<M> {
     pub fn replay_failed(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(ask) = self.ask else { return };
         self.counts.failed += 1;
-        if ask.is_probing() || ask.scan {
+        if ask.scan {
+            self.read_on(now, out);
+            return self.tell(out);
+        }
+        if ask.is_probing() {
             // Nothing is known beyond what was; the next message decides.
             self.ask = None;
             self.compare_link(now, out);
@@ -281,6 +286,7 @@ impl<M> Tracker<M> {
 
     pub(super) fn ask_from(&mut self, from: u64, verify: bool, now: Instant, out: &mut Vec<Action<M>>) {
         let Some(idle) = self.replay else { return };
+        self.mending.drop_read();
         self.counts.asks += 1;
         self.ask = Some(Ask {
             from,

@@ -1,29 +1,45 @@
 //! Asking once more, after a pause, when something is missing for good or nothing could be learned.
 //!
 //! What is missing in the middle cannot be applied behind what followed it: removals that came since would be undone.
-//! So the publisher's memory is read through first. Where it still reaches from the first batch of this life to the
-//! latest one, everything goes and comes again from there; where it begins later, nothing can be put right any more.
+//! So the publisher's memory is read first, and kept beside what was applied. Where it reaches from the first batch of
+//! this life to the latest one, everything goes and it takes the place of that, at once; where it begins later, nothing
+//! can be put right any more.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use super::Tracker;
-use crate::limits::{MEND_MAX_SECONDS, MEND_SECONDS};
+use crate::limits::{HOLD_BYTES, HOLD_MESSAGES, MEND_MAX_SECONDS, MEND_SECONDS, REPLAY_CHAIN};
 use crate::stream::trust::{Action, Numbered, Trust};
+
+/// Batches that may have come meanwhile however few were read.
+const FEW: u64 = 64;
 
 /// When a stream is to be mended.
 #[derive(Debug)]
-pub(super) struct Mending {
+pub(super) struct Mending<M> {
     /// When, and the number that the stream had come to when that was set.
     due: Option<(Instant, Option<u64>)>,
     /// How long something has to be wrong before; doubles with every attempt until all is well.
     pause: Duration,
-    /// The publisher's memory no longer has the first batches of this life.
+    /// The publisher's memory no longer has the first batches of this life, or is more than may be held.
     pub(super) hopeless: bool,
+    /// What was read of it, in order and without holes.
+    read: Vec<Numbered<M>>,
+    read_bytes: usize,
 }
 
-impl Default for Mending {
+impl<M> Default for Mending<M> {
     fn default() -> Self {
-        Self { due: None, pause: Duration::from_secs(MEND_SECONDS), hopeless: false }
+        let pause = Duration::from_secs(MEND_SECONDS);
+        Self { due: None, pause, hopeless: false, read: Vec::new(), read_bytes: 0 }
+    }
+}
+
+impl<M> Mending<M> {
+    /// Lets go of what was read.
+    pub(super) fn drop_read(&mut self) {
+        (self.read, self.read_bytes) = (Vec::new(), 0);
     }
 }
 
@@ -55,9 +71,20 @@ impl<M> Tracker<M> {
         due <= now && (cure == Cure::Whole || last == self.last)
     }
 
-    /// Whether that would take away, for a moment, what other streams brought to the same publishers.
+    /// Whether everything would be read again: that takes memory, and what other streams brought to the same publishers
+    /// would go with it.
     pub fn would_start_over(&self) -> bool {
         self.cure() == Some(Cure::Whole)
+    }
+
+    /// Whether everything is being read again.
+    pub fn is_mending(&self) -> bool {
+        self.ask.is_some_and(|ask| ask.scan)
+    }
+
+    /// Whether something is missing that nothing can put right in this life.
+    pub fn is_beyond_repair(&self) -> bool {
+        self.mending.hopeless
     }
 
     fn cure(&self) -> Option<Cure> {
@@ -86,50 +113,98 @@ impl<M> Tracker<M> {
                 self.heard = None;
                 self.ask(false, now, out);
             }
-            Cure::Whole => {
-                self.ask_from(0, false, now, out);
-                if let Some(ask) = &mut self.ask {
-                    ask.scan = true;
-                }
-            }
+            Cure::Whole => self.read_from(0, now, out),
         }
         self.tell(out);
     }
 
-    /// A batch of the memory that is read through; `before` is the number before it.
-    pub(super) fn scanned(
-        &mut self,
-        reply: Numbered<M>,
-        before: Option<u64>,
-        now: Instant,
-        out: &mut Vec<Action<M>>,
-    ) -> bool {
-        let sequence = reply.sequence;
-        let known = self.past.content(sequence);
+    /// Asks for the memory from a number on, to go on behind what was read.
+    fn read_from(&mut self, from: u64, now: Instant, out: &mut Vec<Action<M>>) {
+        let (read, bytes) = (mem::take(&mut self.mending.read), self.mending.read_bytes);
+        self.ask_from(from, false, now, out);
+        (self.mending.read, self.mending.read_bytes) = (read, bytes);
+        if let Some(ask) = &mut self.ask {
+            ask.scan = true;
+        }
+    }
+
+    /// A batch of the memory that is being read; returns whether more of this answer is wanted.
+    pub(super) fn scanned(&mut self, reply: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) -> bool {
+        let asks = self.counts.asks;
+        let latest = self.mending.read.last().map(|latest| (latest.sequence, latest.content));
+        let known = self.past.content(reply.sequence);
         if known.is_some_and(|content| content != reply.content) {
+            self.mending.drop_read();
             self.other_past(now, out);
-        } else if before.map_or(sequence > 1, |before| before.checked_add(1) != Some(sequence)) {
-            self.mending.hopeless = before.is_none();
-            self.ask = None;
-            self.compare_link(now, out);
+            self.surplus(reply, out);
+        } else if latest == Some((reply.sequence, reply.content)) {
+            self.surplus(reply, out);
+        } else if latest
+            .map_or(reply.sequence <= 1, |(latest, _)| latest.checked_add(1) == Some(reply.sequence))
+        {
+            self.keep(reply, now, out);
+        } else {
+            self.mending.hopeless = latest.is_none();
+            self.surplus(reply, out);
+            self.read_on(now, out);
         }
-        let wanted = self.ask.is_some_and(|ask| ask.scan);
-        self.surplus(reply, out);
         self.tell(out);
-        wanted
+        self.ask.is_some() && self.counts.asks == asks
     }
 
-    /// The memory has been read to its end, which is at `latest`.
-    pub(super) fn scan_end(&mut self, latest: Option<u64>, now: Instant, out: &mut Vec<Action<M>>) {
-        let whole = latest.is_some() && latest >= self.ask.and_then(|ask| ask.last);
-        self.ask = None;
-        if whole {
-            self.counts.rereads += 1;
-            out.push(Action::StartOver);
-            self.forget(out);
+    fn keep(&mut self, reply: Numbered<M>, now: Instant, out: &mut Vec<Action<M>>) {
+        self.mending.read_bytes += reply.bytes + size_of::<Numbered<M>>();
+        self.mending.read.push(reply);
+        if self.mending.read_bytes > HOLD_BYTES {
+            self.mending.hopeless = true;
+            self.stop_reading(now, out);
+        } else if let Some(ask) = &mut self.ask {
+            ask.progress = true;
+        }
+    }
+
+    /// The answer left something out or broke off: publishers drop what their socket cannot queue.
+    pub(super) fn read_on(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        let latest = self.mending.read.last().map(|latest| latest.sequence);
+        let progress = self.ask.is_some_and(|ask| ask.progress) && self.chain < REPLAY_CHAIN;
+        match latest.filter(|_| progress) {
+            Some(latest) => {
+                self.chain += 1;
+                self.read_from(latest, now, out);
+            }
+            None => self.stop_reading(now, out),
+        }
+    }
+
+    fn stop_reading(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        (self.ask, self.chain) = (None, 0);
+        self.mending.drop_read();
+        self.compare_link(now, out);
+    }
+
+    /// The memory has been read to its end: it takes the place of what was applied, unless it is not all there.
+    pub(super) fn read_to_end(&mut self, now: Instant, out: &mut Vec<Action<M>>) {
+        let (read, last) = (&self.mending.read, self.last);
+        let latest = read.last().map(|latest| latest.sequence);
+        let missing = last.zip(latest).map_or(0, |(last, latest)| last.saturating_sub(latest));
+        // what came meanwhile has to be asked for: where that is more than was read, it would never end
+        let few = missing <= (read.len() as u64).clamp(FEW, HOLD_MESSAGES as u64 / 4);
+        if latest.is_none() || latest < self.ask.and_then(|ask| ask.last) {
+            return self.read_on(now, out);
+        }
+        if !few {
+            return self.stop_reading(now, out);
+        }
+        self.counts.rereads += 1;
+        let read = mem::take(&mut self.mending.read);
+        out.push(Action::StartOver);
+        self.forget(out);
+        read.into_iter().for_each(|batch| self.apply(batch, out));
+        self.heard = last.max(latest);
+        if missing > 0 {
+            (self.behind, self.guessed) = (last, false);
             self.ask(false, now, out);
         }
         self.compare_link(now, out);
-        self.tell(out);
     }
 }

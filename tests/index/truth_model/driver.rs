@@ -127,7 +127,7 @@ impl Driver {
 
     pub fn tick(&mut self, now: Instant) {
         let mut actions = Vec::new();
-        let stream = self.topics.tick(now, &mut actions);
+        let stream = self.topics.tick(true, now, &mut actions);
         self.carry_out(stream, actions);
     }
 

@@ -59,6 +59,10 @@ impl Answer {
     pub(super) fn clear(&mut self) {
         self.context = None;
         self.whole = None;
+        // what is empty already is not written to
+        if self.holders.is_empty() {
+            return;
+        }
         self.holders.clear();
         self.longest.clear();
         self.tallies.clear();

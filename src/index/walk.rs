@@ -114,23 +114,27 @@ pub(super) struct Scratch {
 
 impl Shard {
     /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
+    #[inline]
     pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
+        let Self { walk: scratch, contexts: known, runs, .. } = self;
+        let [number] = contexts else { return self.query_many(contexts, path, filter) };
+        scratch.walk_in(known.get(*number), runs, path, filter);
+    }
+
+    #[inline(never)]
+    fn query_many(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
         let Self { walk: scratch, contexts: known, runs, .. } = self;
         scratch.answer.clear();
         for (at, number) in contexts.iter().enumerate() {
             let context = known.get(*number);
             if at > 0 {
                 std::mem::swap(&mut scratch.answer, &mut scratch.other);
-                scratch.answer.clear();
             }
-            scratch.walk(context, runs, path, filter);
-            scratch.answer.context = Some(*number);
-            if contexts.len() > 1 {
-                if let Some(whole) = scratch.answer.whole {
-                    scratch.answer.unfold(runs.get(whole.run).covers.holders());
-                }
-                scratch.answer.tally_all(&context.owners);
+            scratch.walk_in(context, runs, path, filter);
+            if let Some(whole) = scratch.answer.whole {
+                scratch.answer.unfold(runs.get(whole.run).covers.holders());
             }
+            scratch.answer.tally_all(&context.owners);
             if at > 0 {
                 let Scratch { answer, other, longer, .. } = scratch;
                 longer.longer(other, answer);
@@ -167,12 +171,12 @@ impl Shard {
 
 /// Where the block of a path at depth `base` stands, when there is such a block.
 #[inline]
-fn find(context: &Context, path: &mut Path<'_>, base: u32) -> Option<Place> {
+fn find(context: &Context, runs: &Runs, path: &mut Path<'_>, base: u32) -> Option<Place> {
     let base = base as usize;
     if base >= path.blocks() {
         return None;
     }
-    context.find(path.first(base + 1)[base])
+    context.find(path.first(base + 1)[base], runs)
 }
 
 /// What the path from depth `base` on shares with a run from a position on; at least one block.
@@ -241,9 +245,18 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 }
 
 impl Scratch {
+    /// Walks a path in a context; a miss is told from a hit before anything else is done.
     #[inline]
-    fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
-        let Some(place) = find(context, path, 0) else { return };
+    fn walk_in(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
+        self.answer.clear();
+        self.answer.context = Some(context.number);
+        if let Some(place) = find(context, runs, path, 0) {
+            self.walk(place, context, runs, path, filter);
+        }
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, place: Place, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
         let run = runs.get(place.run);
         let stretch = stretch_at(run, place.at, path, 0);
         let (covers, base) = (&run.covers, u32::from(stretch.end - stretch.start));
@@ -273,7 +286,7 @@ impl Scratch {
         counting: Counting<'_>,
     ) {
         let mut listed = false;
-        while let Some(place) = find(context, path, base) {
+        while let Some(place) = find(context, runs, path, base) {
             let run = runs.get(place.run);
             let (covers, stretch) = (&run.covers, stretch_at(run, place.at, path, base));
             let end = base + u32::from(stretch.end - stretch.start);

@@ -8,7 +8,7 @@
 use super::answer::{Answer, Found, Whole};
 use super::context::{Context, Owner};
 use super::cover::Stretch;
-use super::covers::Covers;
+use super::covers::{Covers, Holders};
 use super::hash::Path;
 use super::run::{Place, Run, Runs};
 use super::shard::Shard;
@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Blocks hashed before the first comparison with a run; each further step takes four times as many.
 const FIRST_STEP: usize = 16;
 /// Owners that are compared at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 /// Which owners count.
 #[derive(Clone, Copy, Debug)]
@@ -65,32 +65,28 @@ impl<'a> Counting<'a> {
     }
 
     /// The covers of a run that may count at all.
-    fn range(&self, holders: &[u64]) -> Range<usize> {
+    fn range(&self, instances: &[u32]) -> Range<usize> {
         match self.filter.instance {
-            None => 0..holders.len(),
+            None => 0..instances.len(),
             Some(instance) => {
-                let from = holders.partition_point(|word| instance_of(*word) < instance);
-                from..group_end(holders, from)
+                let from = instances.partition_point(|other| *other < instance);
+                from..instances.partition_point(|other| *other <= instance)
             }
         }
     }
 }
 
-pub(super) fn instance_of(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
 /// Where the covers of the instance at an index end.
-fn group_end(holders: &[u64], at: usize) -> usize {
-    let Some(first) = holders.get(at) else { return at };
-    at + holders[at..].iter().take_while(|word| instance_of(**word) == instance_of(*first)).count()
+fn group_end(instances: &[u32], at: usize) -> usize {
+    let Some(first) = instances.get(at) else { return at };
+    at + instances[at..].iter().take_while(|instance| *instance == first).count()
 }
 
-/// How many words two lists have in common from their starts on.
-fn equal_words(one: &[u64], other: &[u64]) -> usize {
+/// How many owners two lists have in common from their starts on.
+fn equal_owners(one: &[u32], other: &[u32]) -> usize {
     let (many, _) = one.as_chunks::<AT_ONCE>();
     let (others, _) = other.as_chunks::<AT_ONCE>();
-    let equal = |one: &[u64; AT_ONCE], other: &[u64; AT_ONCE]| {
+    let equal = |one: &[u32; AT_ONCE], other: &[u32; AT_ONCE]| {
         one.iter().zip(other).fold(0, |differing, (one, other)| differing | (one ^ other)) == 0
     };
     let done = many.iter().zip(others).take_while(|(one, other)| equal(one, other)).count() * AT_ONCE;
@@ -103,8 +99,9 @@ pub(super) struct Scratch {
     pub(super) answer: Answer,
     other: Answer,
     longer: Answer,
-    /// Who holds all blocks walked so far, as in the answer, and the hits that is; kept from the second stretch on.
-    alive: Vec<u64>,
+    /// Who holds all blocks walked so far, as behind the hits of the answer, and the hits that is; kept from the second
+    /// stretch on.
+    alive: Vec<u32>,
     hits: Vec<u32>,
     /// Where they begin: who stood before has died.
     first_alive: usize,
@@ -149,7 +146,7 @@ impl Shard {
         let owners = answer.context.and_then(|number| self.contexts.try_get(number));
         let owners = owners.map_or(&[][..], |context| &context.owners);
         let run = answer.whole.map(|whole| self.runs.try_get(whole.run));
-        let holders = run.map_or(&answer.holders[..], |run| run.map_or(&[], |run| run.covers.holders()));
+        let holders = run.map_or(answer.holders(), |run| run.map_or(Holders::default(), |run| run.covers.holders()));
         Found { answer, owners, holders }
     }
 
@@ -291,7 +288,7 @@ impl Scratch {
             let (covers, stretch) = (&run.covers, stretch_at(run, place.at, path, base));
             let end = base + u32::from(stretch.end - stretch.start);
             if let Some(whole) = &mut self.answer.whole {
-                if covers.is_plain() && covers.holders() == first.holders() && covers.all_hold(stretch) {
+                if covers.is_plain() && covers.holders().owners == first.holders().owners && covers.all_hold(stretch) {
                     (whole.blocks, base) = (end, end);
                     continue;
                 }
@@ -323,10 +320,10 @@ impl Scratch {
             self.answer.take_some(holders, held);
             return self.answer.longest.contains(&u32::from(length));
         }
-        let Range { start: mut at, end } = counting.range(holders);
+        let Range { start: mut at, end } = counting.range(holders.instances);
         let mut alive = false;
         while at < end {
-            let group = at..group_end(holders, at);
+            let group = at..group_end(holders.instances, at);
             at = group.end;
             let held = self.credit(covers, group, stretch, None, 0, counting);
             if held > 0
@@ -341,13 +338,13 @@ impl Scratch {
 
     /// Lists who holds all `base` blocks walked so far.
     fn list_alive(&mut self, base: u32) {
-        let Answer { holders, longest, .. } = &self.answer;
-        self.alive.resize(holders.len(), 0);
-        self.hits.resize(holders.len(), 0);
+        let Answer { behind, longest, .. } = &self.answer;
+        self.alive.resize(behind.len(), 0);
+        self.hits.resize(behind.len(), 0);
         let mut alive = 0;
-        for (hit, (holder, longest)) in holders.iter().zip(longest).enumerate() {
+        for (hit, (behind, longest)) in behind.iter().zip(longest).enumerate() {
             // who does not is written over by the next
-            self.alive[alive] = *holder;
+            self.alive[alive] = *behind;
             self.hits[alive] = hit as u32;
             alive += usize::from(*longest == base);
         }
@@ -361,35 +358,35 @@ impl Scratch {
     /// Both they and the covers are in the order of instances, and mostly the same owners: those are kept many at
     /// a time.
     fn follow(&mut self, covers: &Covers, stretch: Stretch, base: u32, counting: Counting<'_>) {
-        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        let (Holders { instances, owners }, length) = (covers.holders(), stretch.end - stretch.start);
         let plain = counting.everybody && covers.is_plain();
         let (mut read, mut write) = (self.first_alive, self.first_alive);
-        let Range { start: mut at, end } = counting.range(holders);
+        let Range { start: mut at, end } = counting.range(instances);
         while read < self.alive.len() && at < end {
             if write == self.first_alive {
                 // nobody stays before these, who may stay where they are
                 (self.first_alive, write) = (read, read);
             }
-            if plain && self.alive[read] == holders[at] {
-                let same = equal_words(&self.alive[read..], &holders[at..]);
+            if plain && self.alive[read] == owners[at] {
+                let same = equal_owners(&self.alive[read..], &owners[at..]);
                 write = self.keep(read, write, covers, at..at + same, stretch, base);
                 (read, at) = (read + same, at + same);
                 continue;
             }
-            let (own, other) = (instance_of(self.alive[read]), instance_of(holders[at]));
+            let hit = self.hits[read];
+            let (own, other) = (self.answer.instances[hit as usize], instances[at]);
             if own > other {
-                at += holders[at..end].partition_point(|word| instance_of(*word) < own);
+                at += instances[at..end].partition_point(|instance| *instance < own);
                 continue;
             }
-            let hit = self.hits[read];
             let mut held = 0;
             if own == other {
-                let group = at..group_end(holders, at);
+                let group = at..group_end(instances, at);
                 at = group.end;
                 held = self.credit(covers, group, stretch, Some(hit), base, counting);
             }
             if held == length {
-                self.alive[write] = self.answer.holders[hit as usize];
+                self.alive[write] = self.answer.behind[hit as usize];
                 self.hits[write] = hit;
                 write += 1;
             } else {

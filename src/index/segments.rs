@@ -8,11 +8,12 @@
 //! Within a segment entries stand in groups of one cache line, packed from the left, in the group of their tag or,
 //! where that is full, in the first one behind it with room. A search ends at the first free slot.
 
+use super::halves::equal;
 use super::prefetch::prefetch;
 use std::marker::PhantomData;
 
 /// Entries of a group.
-const GROUP: usize = 8;
+const GROUP: usize = super::halves::WORDS;
 /// A segment of fewer groups doubles: its bytes are few, and most tables go through this.
 const SMALL_GROUPS: usize = 64;
 /// First directory bit within a hash.
@@ -86,8 +87,11 @@ impl Group {
         (found != 0).then_some(found.trailing_zeros() as usize)
     }
 
-    fn has_tag<S: Shape>(&self, tag: u64) -> bool {
-        self.0.iter().fold(false, |any, known| any | (tag_of::<S>(*known) == tag))
+    /// The slots with a tag, a bit each.
+    #[inline]
+    fn tagged<S: Shape>(&self, tag: u64) -> u32 {
+        let shift = 32 - S::TAG_BITS;
+        equal(&self.0, u32::MAX << shift, (tag as u32) << shift)
     }
 
     /// The slots in use.
@@ -126,12 +130,13 @@ impl<S: Shape> Segment<S> {
         let mut at = self.home(tag);
         loop {
             let group = &self.groups[at];
-            if group.has_tag::<S>(tag) {
-                let known = group.0.iter().filter(|known| **known != FREE && tag_of::<S>(**known) == tag);
-                let found = known.copied().find(|entry| is(*entry));
-                if found.is_some() {
-                    return found;
+            let mut tagged = group.tagged::<S>(tag);
+            while tagged != 0 {
+                let entry = group.0[tagged.trailing_zeros() as usize];
+                if entry != FREE && is(entry) {
+                    return Some(entry);
                 }
+                tagged &= tagged - 1;
             }
             if !group.is_full() {
                 return None;

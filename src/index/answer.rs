@@ -89,22 +89,34 @@ impl Answer {
 
     /// The same for owners that held different numbers of blocks, or none.
     pub(super) fn take_some(&mut self, holders: Holders<'_>, blocks: impl Iterator<Item = u32>) {
-        let mut at = self.instances.len();
-        self.resize(at + holders.instances.len());
-        for ((instance, owner), blocks) in holders.instances.iter().zip(holders.owners).zip(blocks) {
-            // who held nothing is written over by the next
-            self.instances[at] = *instance;
-            self.behind[at] = *owner;
-            self.longest[at] = blocks;
-            at += usize::from(blocks > 0);
+        let first = self.instances.len();
+        self.instances.extend_from_slice(holders.instances);
+        self.behind.extend_from_slice(holders.owners);
+        self.longest.extend(blocks);
+        let longest = &self.longest[first..];
+        if longest.iter().fold(false, |none, blocks| none | (*blocks == 0)) {
+            self.drop_who_held_nothing(first);
         }
-        self.resize(at);
     }
 
-    fn resize(&mut self, hits: usize) {
-        self.instances.resize(hits, 0);
-        self.behind.resize(hits, 0);
-        self.longest.resize(hits, 0);
+    /// These hits were walked so far and no further.
+    pub(super) fn stop(&mut self, hits: &[u32], blocks: u32) {
+        let longest = self.longest.as_mut_slice();
+        hits.iter().for_each(|hit| longest[*hit as usize] = blocks);
+    }
+
+    fn drop_who_held_nothing(&mut self, first: usize) {
+        let (instances, behind) = (&mut self.instances[first..], &mut self.behind[first..]);
+        let longest = &mut self.longest[first..];
+        let mut kept = 0;
+        for at in 0..longest.len() {
+            // who held nothing is written over by the next
+            (instances[kept], behind[kept], longest[kept]) = (instances[at], behind[at], longest[at]);
+            kept += usize::from(longest[at] > 0);
+        }
+        self.instances.truncate(first + kept);
+        self.behind.truncate(first + kept);
+        self.longest.truncate(first + kept);
     }
 
     /// An instance with a tally; returns its hit.

@@ -155,8 +155,14 @@ impl Covers {
     /// Whether the first spans of all covers hold all of a stretch.
     #[inline]
     pub fn all_hold(&self, stretch: Stretch) -> bool {
+        self.surely_hold(stretch) || self.make_sure(stretch)
+    }
+
+    /// Whether it is known that they do, without looking.
+    #[inline]
+    pub fn surely_hold(&self, stretch: Stretch) -> bool {
         let (sure, bound) = (self.sure.get(), keep(stretch));
-        sure[0] <= bound[0] && sure[1] <= bound[1] || self.make_sure(stretch)
+        sure[0] <= bound[0] && sure[1] <= bound[1]
     }
 
     fn make_sure(&self, stretch: Stretch) -> bool {

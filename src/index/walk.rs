@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Blocks hashed before the first comparison with a run; each further step takes four times as many.
 const FIRST_STEP: usize = 16;
 /// Owners that are compared at once.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// Which owners count.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +176,19 @@ fn find(context: &Context, runs: &Runs, path: &mut Path<'_>, base: u32) -> Optio
     context.find(path.first(base + 1)[base], runs)
 }
 
+/// Whether the commonest is the case: all of a path stands in a run from a position on, and each owner, the only
+/// one of an instance, holds all of it. Says no, too, where that would need a closer look.
+#[inline]
+fn is_whole(run: &Run, at: u16, path: &Path<'_>) -> bool {
+    let blocks = path.blocks();
+    let Some(last) = path.known(blocks).and_then(|asked| asked.get(blocks - 1)) else { return false };
+    let end = usize::from(at) + blocks;
+    // equal hashes there mean equal blocks before
+    run.hashes.get(end - 1) == Some(last)
+        && run.covers.is_plain()
+        && run.covers.surely_hold(Stretch { start: at, end: end as u16 })
+}
+
 /// What the path from depth `base` on shares with a run from a position on; at least one block.
 #[inline]
 fn stretch_at(run: &Run, at: u16, path: &mut Path<'_>, base: u32) -> Stretch {
@@ -247,7 +260,11 @@ impl Scratch {
     fn walk_in(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
         self.answer.clear();
         self.answer.context = Some(context.number);
-        if let Some(place) = find(context, runs, path, 0) {
+        let Some(place) = find(context, runs, path, 0) else { return };
+        let everybody = filter.is_all() && context.retired == 0;
+        if everybody && is_whole(runs.get(place.run), place.at, path) {
+            self.answer.whole = Some(Whole { run: place.run, blocks: path.blocks() as u32 });
+        } else {
             self.walk(place, context, runs, path, filter);
         }
     }
@@ -305,9 +322,7 @@ impl Scratch {
             base = end;
         }
         if listed {
-            for hit in &self.hits[self.first_alive..] {
-                self.answer.longest[*hit as usize] = base;
-            }
+            self.answer.stop(&self.hits[self.first_alive..], base);
         }
     }
 
@@ -341,11 +356,12 @@ impl Scratch {
         let Answer { behind, longest, .. } = &self.answer;
         self.alive.resize(behind.len(), 0);
         self.hits.resize(behind.len(), 0);
+        let (owners, hits) = (self.alive.as_mut_slice(), self.hits.as_mut_slice());
         let mut alive = 0;
         for (hit, (behind, longest)) in behind.iter().zip(longest).enumerate() {
             // who does not is written over by the next
-            self.alive[alive] = *behind;
-            self.hits[alive] = hit as u32;
+            owners[alive] = *behind;
+            hits[alive] = hit as u32;
             alive += usize::from(*longest == base);
         }
         self.alive.truncate(alive);
@@ -394,9 +410,7 @@ impl Scratch {
             }
             read += 1;
         }
-        for hit in &self.hits[read..] {
-            self.answer.longest[*hit as usize] = base;
-        }
+        self.answer.stop(&self.hits[read..], base);
         self.alive.truncate(write);
         self.hits.truncate(write);
     }
@@ -422,11 +436,13 @@ impl Scratch {
             return write + many;
         }
         let length = stretch.end - stretch.start;
+        let (alive, hits) = (self.alive.as_mut_slice(), self.hits.as_mut_slice());
+        let longest = self.answer.longest.as_mut_slice();
         for (at, span) in (read..).zip(covers.firsts(which)) {
-            let (held, hit) = (within(span, stretch), self.hits[at]);
-            self.answer.longest[hit as usize] = base + u32::from(held);
-            self.alive[write] = self.alive[at];
-            self.hits[write] = hit;
+            let (held, hit) = (within(span, stretch), hits[at]);
+            longest[hit as usize] = base + u32::from(held);
+            alive[write] = alive[at];
+            hits[write] = hit;
             write += usize::from(held == length);
         }
         write

@@ -77,7 +77,8 @@ impl Shard {
             return (Some(Work::ByHash(work)), budget);
         }
         if work.at == 0 {
-            work.previous = work.parent.and_then(|parent| self.contexts.get(context).find(parent, &self.runs));
+            work.previous =
+                work.parent.and_then(|parent| self.contexts.get(context).find(parent, &self.runs));
         }
         let all = work.names.of(reading.batch);
         let until = all.len().min(work.at + budget);

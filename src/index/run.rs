@@ -36,9 +36,9 @@ pub struct Place {
 }
 
 /// A stretch of one path.
-// a query reads the first of two cache lines, and mostly no more
+// a query reads the first of two cache lines, and mostly no more; allocators align what is as large as two
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Run {
     /// Rolling hashes.
     pub hashes: Vec<u64>,

@@ -146,7 +146,8 @@ impl Shard {
         let owners = answer.context.and_then(|number| self.contexts.try_get(number));
         let owners = owners.map_or(&[][..], |context| &context.owners);
         let run = answer.whole.map(|whole| self.runs.try_get(whole.run));
-        let holders = run.map_or(answer.holders(), |run| run.map_or(Holders::default(), |run| run.covers.holders()));
+        let holders =
+            run.map_or(answer.holders(), |run| run.map_or(Holders::default(), |run| run.covers.holders()));
         Found { answer, owners, holders }
     }
 
@@ -305,7 +306,10 @@ impl Scratch {
             let (covers, stretch) = (&run.covers, stretch_at(run, place.at, path, base));
             let end = base + u32::from(stretch.end - stretch.start);
             if let Some(whole) = &mut self.answer.whole {
-                if covers.is_plain() && covers.holders().owners == first.holders().owners && covers.all_hold(stretch) {
+                if covers.is_plain()
+                    && covers.holders().owners == first.holders().owners
+                    && covers.all_hold(stretch)
+                {
                     (whole.blocks, base) = (end, end);
                     continue;
                 }

@@ -94,7 +94,8 @@ impl Answer {
         self.behind.extend_from_slice(holders.owners);
         self.longest.extend(blocks);
         let longest = &self.longest[first..];
-        if longest.iter().fold(false, |none, blocks| none | (*blocks == 0)) {
+        // all are looked at, several at a time
+        if longest.iter().map(|blocks| usize::from(*blocks == 0)).sum::<usize>() > 0 {
             self.drop_who_held_nothing(first);
         }
     }
@@ -102,7 +103,9 @@ impl Answer {
     /// These hits were walked so far and no further.
     pub(super) fn stop(&mut self, hits: &[u32], blocks: u32) {
         let longest = self.longest.as_mut_slice();
-        hits.iter().for_each(|hit| longest[*hit as usize] = blocks);
+        for hit in hits {
+            longest[*hit as usize] = blocks;
+        }
     }
 
     fn drop_who_held_nothing(&mut self, first: usize) {

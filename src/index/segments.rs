@@ -260,7 +260,7 @@ fn step(lines: usize) -> usize {
 /// A table of such entries.
 pub(super) struct Segments<S> {
     directory: Vec<u32>,
-    segments: Vec<Segment<S>>,
+    parts: Vec<Segment<S>>,
     depth: u32,
     len: usize,
     bytes: usize,
@@ -271,8 +271,8 @@ pub(super) struct Segments<S> {
 impl<S: Shape> Segments<S> {
     /// An empty table; allocates nothing.
     pub(super) fn new() -> Self {
-        let (directory, segments, filled) = (Vec::new(), Vec::new(), Vec::new());
-        Self { directory, segments, depth: 0, len: 0, bytes: 0, filled }
+        let (directory, parts, filled) = (Vec::new(), Vec::new(), Vec::new());
+        Self { directory, parts, depth: 0, len: 0, bytes: 0, filled }
     }
 
     /// Entries.
@@ -284,37 +284,37 @@ impl<S: Shape> Segments<S> {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
             + self.directory.capacity() * size_of::<u32>()
-            + self.segments.capacity() * size_of::<Segment<S>>()
+            + self.parts.capacity() * size_of::<Segment<S>>()
             + self.filled.capacity()
     }
 
     /// Any entry.
     pub(super) fn any(&self) -> Option<u64> {
-        let segment = self.segments.iter().find(|segment| segment.len > 0)?;
+        let segment = self.parts.iter().find(|segment| segment.len > 0)?;
         entries(&segment.groups).next()
     }
 
     /// Segments, for step-wise visits with [`Segments::segment`].
     pub(super) fn segments(&self) -> usize {
-        self.segments.len()
+        self.parts.len()
     }
 
     /// The entries of one segment. Splits only ever append segments, so a visit in index order meets every entry
     /// that stood in the table all the while.
     pub(super) fn segment(&self, at: usize) -> impl Iterator<Item = u64> {
-        entries(&self.segments[at].groups)
+        entries(&self.parts[at].groups)
     }
 
     /// The entry of a hash that `is` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u64, is: impl Fn(u64) -> bool) -> Option<u64> {
-        let segment = self.segments.get(self.slot(hash)?)?;
+        let segment = self.parts.get(self.slot(hash)?)?;
         segment.find(tag::<S>(hash, segment.base), is)
     }
 
     /// Asks for what a search for the hash begins with; the misses of several overlap.
     pub(super) fn warm(&self, hash: u64) {
-        let segment = self.slot(hash).map(|at| &self.segments[at]);
+        let segment = self.slot(hash).map(|at| &self.parts[at]);
         if let Some(segment) = segment.filter(|segment| segment.len > 0) {
             prefetch(&segment.groups[segment.home(tag::<S>(hash, segment.base))]);
         }
@@ -323,7 +323,7 @@ impl<S: Shape> Segments<S> {
     /// Adds an entry. `renew` lets the tags of some groups begin at a directory bit.
     pub(super) fn insert(&mut self, hash: u64, rest: u64, renew: impl Fn(&mut [Group], u32)) {
         let at = self.room(hash, renew);
-        let segment = &mut self.segments[at];
+        let segment = &mut self.parts[at];
         segment.insert(entry::<S>(hash, segment.base, rest));
         self.len += 1;
     }
@@ -331,7 +331,7 @@ impl<S: Shape> Segments<S> {
     /// Takes an entry away; returns whether it was there.
     pub(super) fn remove(&mut self, hash: u64, rest: u64) -> bool {
         let Some(at) = self.slot(hash) else { return false };
-        let segment = &mut self.segments[at];
+        let segment = &mut self.parts[at];
         let removed = segment.remove(entry::<S>(hash, segment.base, rest));
         if removed {
             self.len -= 1;
@@ -357,10 +357,10 @@ impl<S: Shape> Segments<S> {
         loop {
             let Some(at) = self.slot(hash) else {
                 self.directory.push(0);
-                self.segments.push(Segment::empty(0, 0, 0));
+                self.parts.push(Segment::empty(0, 0, 0));
                 continue;
             };
-            let segment = &mut self.segments[at];
+            let segment = &mut self.parts[at];
             if segment.has_room() {
                 return at;
             }
@@ -375,13 +375,13 @@ impl<S: Shape> Segments<S> {
     }
 
     fn split(&mut self, at: usize, renew: impl Fn(&mut [Group], u32)) {
-        let depth = self.segments[at].depth;
+        let depth = self.parts[at].depth;
         if depth == self.depth {
             self.directory.reserve_exact(self.directory.len());
             self.directory.extend_from_within(..);
             self.depth += 1;
         }
-        let mut old = std::mem::replace(&mut self.segments[at], Segment::empty(0, 0, 0));
+        let mut old = std::mem::replace(&mut self.parts[at], Segment::empty(0, 0, 0));
         if depth - old.base >= S::SPLIT_BITS {
             renew(&mut old.groups, depth);
             old.base = depth;
@@ -395,9 +395,9 @@ impl<S: Shape> Segments<S> {
         made[1].fill(&old.groups, &mut self.filled, moves);
         self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
         let [stay, moved] = made;
-        self.segments[at] = stay;
-        let new = self.segments.len() as u32;
-        self.segments.push(moved);
+        self.parts[at] = stay;
+        let new = self.parts.len() as u32;
+        self.parts.push(moved);
         let step = 1usize << depth;
         for (position, slot) in self.directory.iter_mut().enumerate() {
             if *slot as usize == at && position & step != 0 {

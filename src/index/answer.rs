@@ -4,7 +4,7 @@
 //! up when somebody asks. Only where several owners took turns, or one held what another did, they are tallied.
 
 use super::context::Owner;
-use super::covers::Holder;
+use super::covers::Holders;
 
 /// Media that every answer names: GPU, CPU, DISK, EXTERNAL by their numbers.
 const COMMON: usize = 4;
@@ -43,8 +43,10 @@ pub struct Answer {
     pub(super) context: Option<u32>,
     /// Then there is nothing else.
     pub(super) whole: Option<Whole>,
-    /// By instance, ascending: the instance above its only owner, or above a tally's number.
-    pub(super) holders: Vec<u64>,
+    /// Instances, ascending.
+    pub(super) instances: Vec<u32>,
+    /// Of each its only owner, or the number of a tally.
+    pub(super) behind: Vec<u32>,
     /// Blocks walked, of each.
     pub(super) longest: Vec<u32>,
     tallies: Vec<Tally>,
@@ -59,7 +61,12 @@ impl Answer {
     pub(super) fn clear(&mut self) {
         self.context = None;
         self.whole = None;
-        self.holders.clear();
+        // what is empty already is not written to
+        if self.instances.is_empty() {
+            return;
+        }
+        self.instances.clear();
+        self.behind.clear();
         self.longest.clear();
         self.tallies.clear();
         self.media.clear();
@@ -67,40 +74,61 @@ impl Answer {
     }
 
     /// These owners, each the only one of an instance, held so many blocks.
-    pub(super) fn take_all(&mut self, holders: &[u64], blocks: u32) {
-        self.holders.extend_from_slice(holders);
-        self.longest.resize(self.holders.len(), blocks);
+    pub(super) fn take_all(&mut self, holders: Holders<'_>, blocks: u32) {
+        self.instances.extend_from_slice(holders.instances);
+        self.behind.extend_from_slice(holders.owners);
+        self.longest.resize(self.instances.len(), blocks);
     }
 
     /// Puts what is whole into the answer, so that it can be told apart.
-    pub(super) fn unfold(&mut self, holders: &[u64]) {
+    pub(super) fn unfold(&mut self, holders: Holders<'_>) {
         if let Some(whole) = self.whole.take() {
             self.take_all(holders, whole.blocks);
         }
     }
 
     /// The same for owners that held different numbers of blocks, or none.
-    pub(super) fn take_some(&mut self, holders: &[u64], blocks: impl Iterator<Item = u32>) {
-        let first = self.holders.len();
-        self.holders.resize(first + holders.len(), 0);
-        self.longest.resize(first + holders.len(), 0);
-        let mut at = first;
-        for (holder, blocks) in holders.iter().zip(blocks) {
-            // who held nothing is written over by the next
-            self.holders[at] = *holder;
-            self.longest[at] = blocks;
-            at += usize::from(blocks > 0);
+    pub(super) fn take_some(&mut self, holders: Holders<'_>, blocks: impl Iterator<Item = u32>) {
+        let first = self.instances.len();
+        self.instances.extend_from_slice(holders.instances);
+        self.behind.extend_from_slice(holders.owners);
+        self.longest.extend(blocks);
+        let longest = &self.longest[first..];
+        // all are looked at, several at a time
+        if longest.iter().map(|blocks| usize::from(*blocks == 0)).sum::<usize>() > 0 {
+            self.drop_who_held_nothing(first);
         }
-        self.holders.truncate(at);
-        self.longest.truncate(at);
+    }
+
+    /// These hits were walked so far and no further.
+    pub(super) fn stop(&mut self, hits: &[u32], blocks: u32) {
+        let longest = self.longest.as_mut_slice();
+        for hit in hits {
+            longest[*hit as usize] = blocks;
+        }
+    }
+
+    fn drop_who_held_nothing(&mut self, first: usize) {
+        let (instances, behind) = (&mut self.instances[first..], &mut self.behind[first..]);
+        let longest = &mut self.longest[first..];
+        let mut kept = 0;
+        for at in 0..longest.len() {
+            // who held nothing is written over by the next
+            (instances[kept], behind[kept], longest[kept]) = (instances[at], behind[at], longest[at]);
+            kept += usize::from(longest[at] > 0);
+        }
+        self.instances.truncate(first + kept);
+        self.behind.truncate(first + kept);
+        self.longest.truncate(first + kept);
     }
 
     /// An instance with a tally; returns its hit.
     pub(super) fn start(&mut self, instance: u32) -> u32 {
         let tally = self.new_tally();
-        self.holders.push(Holder { instance, owner: tally | TALLIED }.word());
+        self.instances.push(instance);
+        self.behind.push(tally | TALLIED);
         self.longest.push(0);
-        self.holders.len() as u32 - 1
+        self.instances.len() as u32 - 1
     }
 
     fn new_tally(&mut self) -> u32 {
@@ -110,12 +138,12 @@ impl Answer {
 
     /// The tally of a hit, which a single owner held for `blocks` blocks if it had none yet.
     pub(super) fn tally(&mut self, hit: u32, blocks: u32, owners: &[Option<Owner>]) -> u32 {
-        let Holder { instance, owner } = Holder::of_word(self.holders[hit as usize]);
+        let owner = self.behind[hit as usize];
         if owner & TALLIED != 0 {
             return owner & !TALLIED;
         }
         let tally = self.new_tally();
-        self.holders[hit as usize] = Holder { instance, owner: tally | TALLIED }.word();
+        self.behind[hit as usize] = tally | TALLIED;
         if let Some(Some(owner)) = owners.get(owner as usize) {
             self.add_owner(tally, owner, blocks);
         }
@@ -124,7 +152,7 @@ impl Answer {
 
     /// Tallies all hits, so that they no longer need their context.
     pub(super) fn tally_all(&mut self, owners: &[Option<Owner>]) {
-        for hit in 0..self.holders.len() {
+        for hit in 0..self.instances.len() {
             self.tally(hit as u32, self.longest[hit], owners);
         }
     }
@@ -171,8 +199,8 @@ impl Answer {
         self.clear();
         let (mut at, mut at_other) = (0, 0);
         loop {
-            let next = one.holders.get(at).map(|word| word >> 32);
-            let next_other = other.holders.get(at_other).map(|word| word >> 32);
+            let next = one.instances.get(at);
+            let next_other = other.instances.get(at_other);
             let both = next == next_other;
             match (next, next_other) {
                 (None, None) => return,
@@ -189,11 +217,15 @@ impl Answer {
         }
     }
 
+    /// The hits, where the answer is not whole.
+    pub(super) fn holders(&self) -> Holders<'_> {
+        Holders { instances: &self.instances, owners: &self.behind }
+    }
+
     fn copy(&mut self, from: &Answer, hit: usize) {
-        let Holder { instance, .. } = Holder::of_word(from.holders[hit]);
-        let to = self.start(instance);
+        let to = self.start(from.instances[hit]);
         self.longest[to as usize] = from.longest[hit];
-        let found = Found { answer: from, owners: &[], holders: &from.holders };
+        let found = Found { answer: from, owners: &[], holders: from.holders() };
         let tally = self.tallies.len() as u32 - 1;
         for (medium, blocks) in found.media(hit as u32) {
             self.add_medium(tally, medium, blocks);
@@ -210,12 +242,12 @@ pub struct Found<'a> {
     pub(super) answer: &'a Answer,
     pub(super) owners: &'a [Option<Owner>],
     /// What the hits are.
-    pub(super) holders: &'a [u64],
+    pub(super) holders: Holders<'a>,
 }
 
 /// Hits, one after the other.
 struct Hits<'a> {
-    holders: std::slice::Iter<'a, u64>,
+    instances: std::slice::Iter<'a, u32>,
     longest: std::slice::Iter<'a, u32>,
     whole: u32,
 }
@@ -224,29 +256,27 @@ impl Iterator for Hits<'_> {
     type Item = Hit;
 
     fn next(&mut self) -> Option<Hit> {
-        let word = self.holders.next()?;
+        let instance = *self.instances.next()?;
         let longest = self.longest.next().copied().unwrap_or(self.whole);
-        Some(hit(*word, longest))
+        Some(Hit { instance, longest })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.holders.size_hint()
+        self.instances.size_hint()
     }
 
     // whoever reads all hits does not ask at each of them whether the answer is whole
     #[inline]
     fn fold<A, F: FnMut(A, Hit) -> A>(self, first: A, mut with: F) -> A {
         if self.longest.as_slice().is_empty() {
-            return self.holders.fold(first, |so_far, word| with(so_far, hit(*word, self.whole)));
+            let hit = |instance: &u32| Hit { instance: *instance, longest: self.whole };
+            return self.instances.map(hit).fold(first, with);
         }
-        let hits = self.holders.zip(self.longest);
-        hits.fold(first, |so_far, (word, longest)| with(so_far, hit(*word, *longest)))
+        let hits = self.instances.zip(self.longest);
+        hits.fold(first, |so_far, (instance, longest)| {
+            with(so_far, Hit { instance: *instance, longest: *longest })
+        })
     }
-}
-
-#[inline]
-fn hit(word: u64, longest: u32) -> Hit {
-    Hit { instance: (word >> 32) as u32, longest }
 }
 
 impl ExactSizeIterator for Hits<'_> {}
@@ -255,14 +285,12 @@ impl<'a> Found<'a> {
     /// The instances that hold at least the first block, ascending.
     pub fn hits(self) -> impl ExactSizeIterator<Item = Hit> + 'a {
         let whole = self.answer.whole.map_or(0, |whole| whole.blocks);
-        Hits { holders: self.holders.iter(), longest: self.answer.longest.iter(), whole }
+        Hits { instances: self.holders.instances.iter(), longest: self.answer.longest.iter(), whole }
     }
 
     /// The hit of an instance.
     pub fn find(self, instance: u32) -> Option<u32> {
-        let holders = self.holders;
-        let at = holders.partition_point(|word| ((word >> 32) as u32) < instance);
-        holders.get(at).filter(|word| (*word >> 32) as u32 == instance).map(|_| at as u32)
+        self.holders.instances.binary_search(&instance).ok().map(|at| at as u32)
     }
 
     /// Blocks walked of a hit.
@@ -275,7 +303,7 @@ impl<'a> Found<'a> {
 
     /// What is behind a hit: the number of its tally, or its owner.
     fn behind(self, hit: u32) -> Result<u32, Option<&'a Owner>> {
-        let Holder { owner, .. } = Holder::of_word(self.holders[hit as usize]);
+        let owner = self.holders.owners[hit as usize];
         if owner & TALLIED == 0 {
             return Err(self.owners.get(owner as usize).and_then(Option::as_ref));
         }
@@ -341,12 +369,12 @@ mod tests {
             read in 0usize..50,
         ) {
             let mut answer = Answer::default();
-            let holders: Vec<u64> = hits.iter().map(|(instance, _)| u64::from(*instance) << 32).collect();
+            let instances: Vec<u32> = hits.iter().map(|(instance, _)| *instance).collect();
             match whole {
                 Some(blocks) => answer.whole = Some(Whole { run: 0, blocks }),
                 None => answer.longest.extend(hits.iter().map(|(_, longest)| longest)),
             }
-            let found = Found { answer: &answer, owners: &[], holders: &holders };
+            let found = Found { answer: &answer, owners: &[], holders: Holders { instances: &instances, owners: &instances } };
             let naive: Vec<Hit> = hits
                 .iter()
                 .map(|(instance, longest)| Hit { instance: *instance, longest: whole.unwrap_or(*longest) })

@@ -1,6 +1,7 @@
 //! Contexts: the namespaces in which block hashes may match, and where each block of one stands.
 
-use super::run::{Cut, Doomed, Place, Run};
+use super::heads::Heads;
+use super::run::{Cut, Doomed, Place, Run, Runs};
 use super::table::{Keyed, Table};
 use std::sync::Arc;
 
@@ -84,7 +85,7 @@ pub struct Context {
     /// Who holds blocks here; `None` is a free number.
     pub owners: Vec<Option<Owner>>,
     /// First hash of a run → the run.
-    heads: Table<Stand>,
+    heads: Heads,
     /// Every hash → its place, when somebody stores by hash alone.
     places: Table<Stand>,
     by_hash: ByHash,
@@ -105,7 +106,7 @@ impl Context {
             number,
             key,
             owners: Vec::new(),
-            heads: Table::new(salt),
+            heads: Heads::new(salt),
             places: Table::new(salt),
             by_hash: ByHash::Off,
             to_enter: Vec::new(),
@@ -131,9 +132,13 @@ impl Context {
 
     /// Where a block stands that may follow nothing known: any block when the context is
     /// [`ByHash::On`], a head otherwise.
-    pub fn find(&self, hash: u64) -> Option<Place> {
-        let table = if self.by_hash == ByHash::On { &self.places } else { &self.heads };
-        table.find(hash, |_| true).map(|stand| Place { run: stand.run, at: stand.at })
+    #[inline]
+    pub fn find(&self, hash: u64, runs: &Runs) -> Option<Place> {
+        if self.by_hash == ByHash::On {
+            return self.places.find(hash, |_| true).map(|stand| Place { run: stand.run, at: stand.at });
+        }
+        let begins = |run: u32| runs.get(run).hashes.first() == Some(&hash);
+        self.heads.find(hash, begins).map(|run| Place { run, at: 0 })
     }
 
     /// Whether every block can be found by its hash.
@@ -148,7 +153,7 @@ impl Context {
 
     /// A new run of these blocks starts at `first`.
     pub fn head(&mut self, hashes: &[u64], first: Place) {
-        self.heads.insert(Stand { hash: hashes[0], run: first.run, at: first.at });
+        self.heads.insert(hashes[0], first.run);
         self.appended(hashes, first);
     }
 
@@ -170,7 +175,7 @@ impl Context {
     pub fn cut(&mut self, cut: &Cut<'_>) {
         let Doomed { run, gone, .. } = cut.doomed;
         if gone && let Some(head) = cut.hashes().first() {
-            self.heads.remove(*head, |stand| stand.run == run);
+            self.heads.remove(*head, run);
         }
         if self.by_hash != ByHash::Off {
             for hash in cut.hashes() {
@@ -209,7 +214,7 @@ impl Context {
                 return true;
             }
             self.by_hash = ByHash::Building(segment + 1);
-            self.to_enter.extend(self.heads.segment(segment).map(|stand| stand.run));
+            self.to_enter.extend(self.heads.segment(segment));
         }
         false
     }

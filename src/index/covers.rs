@@ -1,5 +1,6 @@
-//! Who holds what of one run: an array of owners, one of their spans and one of where their lists have the run, in
-//! one piece of memory. A walk compares all spans at once and copies the owners; what is rare stands elsewhere.
+//! Who holds what of one run: an array of instances, one of their owners, one of spans and one of where the owners'
+//! lists have the run, in one piece of memory. A walk compares all spans at once, and an answer that is whole reads the
+//! instances alone; what is rare stands elsewhere.
 
 use super::cover::{Cover, Spans, Stretch};
 use std::cell::Cell;
@@ -25,6 +26,22 @@ impl Holder {
     }
 }
 
+/// Owners and their instances, by the order of [`Holder`]. Within a context an owner has one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders<'a> {
+    /// Instances.
+    pub instances: &'a [u32],
+    /// The owner of each.
+    pub owners: &'a [u32],
+}
+
+impl Holders<'_> {
+    /// The one at an index.
+    pub fn at(self, at: usize) -> Holder {
+        Holder { instance: self.instances[at], owner: self.owners[at] }
+    }
+}
+
 /// A span as it is kept: its start, and its end with all bits turned over. That way one comparison with a pair of
 /// numbers, from below, says of both whether they reach far enough.
 type Kept = [u16; 2];
@@ -39,14 +56,18 @@ fn kept(span: Kept) -> Stretch {
 
 /// What no stretch lies within.
 const UNSURE: Kept = [u16::MAX; 2];
+/// Arrays of a piece of memory, and the numbers of two.
+const ARRAYS: usize = 4;
+const SPANS: usize = 2;
+const LISTED: usize = 3;
 /// Spans that are compared at once.
 const AT_ONCE: usize = 4;
 
 /// The covers of one run.
 #[derive(Debug)]
 pub struct Covers {
-    /// With room for `n` owners: `n` words of owners, `n` half words of spans, `n` half words of lists.
-    words: Box<[u64]>,
+    /// With room for `n` owners: `n` instances, `n` owners, `n` spans, `n` places in lists.
+    words: Box<[u32]>,
     len: u32,
     /// Neighbours that belong to one instance.
     crowded: u32,
@@ -107,25 +128,23 @@ impl Covers {
     }
 
     fn room(&self) -> usize {
-        self.words.len() / 2
+        self.words.len() / ARRAYS
     }
 
-    /// The owners, as words, ascending.
-    pub fn holders(&self) -> &[u64] {
-        &self.words[..self.len()]
-    }
-
-    fn halves(&self) -> &[u32] {
-        bytemuck::cast_slice(&self.words[self.room()..])
-    }
-
-    fn halves_mut(&mut self) -> &mut [u32] {
-        let room = self.room();
-        bytemuck::cast_slice_mut(&mut self.words[room..])
+    /// The owners, ascending.
+    #[inline]
+    pub fn holders(&self) -> Holders<'_> {
+        let (instances, rest) = self.words.split_at(self.room());
+        Holders { instances: &instances[..self.len()], owners: &rest[..self.len()] }
     }
 
     fn spans(&self) -> &[Kept] {
-        bytemuck::cast_slice(&self.halves()[..self.len()])
+        let from = self.room() * SPANS;
+        bytemuck::cast_slice(&self.words[from..from + self.len()])
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.holders().at(at).word()
     }
 
     /// The first spans of these covers; where they are plain, the only ones.
@@ -136,8 +155,14 @@ impl Covers {
     /// Whether the first spans of all covers hold all of a stretch.
     #[inline]
     pub fn all_hold(&self, stretch: Stretch) -> bool {
+        self.surely_hold(stretch) || self.make_sure(stretch)
+    }
+
+    /// Whether it is known that they do, without looking.
+    #[inline]
+    pub fn surely_hold(&self, stretch: Stretch) -> bool {
         let (sure, bound) = (self.sure.get(), keep(stretch));
-        sure[0] <= bound[0] && sure[1] <= bound[1] || self.make_sure(stretch)
+        sure[0] <= bound[0] && sure[1] <= bound[1]
     }
 
     fn make_sure(&self, stretch: Stretch) -> bool {
@@ -170,13 +195,19 @@ impl Covers {
 
     /// Index of an owner's cover, or where it would stand.
     pub fn find(&self, holder: Holder) -> Result<usize, usize> {
-        let holders = self.holders();
-        if let [only] = holders
-            && Holder::of_word(*only).owner == holder.owner
+        let Holders { instances, owners } = self.holders();
+        if let [only] = owners
+            && *only == holder.owner
         {
             return Ok(0);
         }
-        holders.binary_search(&holder.word())
+        let from = instances.partition_point(|instance| *instance < holder.instance);
+        let until = match instances.get(from) {
+            Some(instance) if *instance != holder.instance => from,
+            Some(_) if self.crowded == 0 => from + 1,
+            _ => instances.partition_point(|instance| *instance <= holder.instance),
+        };
+        owners[from..until].binary_search(&holder.owner).map(|at| from + at).map_err(|at| from + at)
     }
 
     /// The cover at an index.
@@ -186,7 +217,7 @@ impl Covers {
 
     fn more(&self, at: usize) -> &[Stretch] {
         let Some(holes) = &self.holes else { return &[] };
-        holes.of(self.words[at]).map_or(&[], |found| &holes.by_holder[found].1)
+        holes.of(self.word(at)).map_or(&[], |found| &holes.by_holder[found].1)
     }
 
     /// First position behind everything that anybody holds.
@@ -217,7 +248,7 @@ impl Covers {
     }
 
     fn edit<R>(&mut self, at: usize, change: impl FnOnce(&mut Spans) -> R) -> R {
-        let known = self.holes.as_ref().map(|holes| holes.of(self.words[at]));
+        let known = self.holes.as_ref().map(|holes| holes.of(self.word(at)));
         let more = match (&mut self.holes, known) {
             (Some(holes), Some(Ok(found))) => std::mem::take(&mut holes.by_holder[found].1),
             _ => Vec::new(),
@@ -225,10 +256,11 @@ impl Covers {
         let before = bytes_of(&more);
         let mut spans = Spans { first: kept(self.spans()[at]), more };
         let result = change(&mut spans);
-        self.halves_mut()[at] = bytemuck::cast(keep(spans.first));
+        let room = self.room();
+        self.words[room * SPANS + at] = bytemuck::cast(keep(spans.first));
         self.sure.set(UNSURE);
         if known.is_some_and(|known| known.is_ok()) || !spans.more.is_empty() {
-            self.keep_more(self.words[at], spans.more, before);
+            self.keep_more(self.word(at), spans.more, before);
         }
         result
     }
@@ -256,14 +288,11 @@ impl Covers {
         if len == self.room() {
             self.make_room(len + (len / 2).max(1));
         }
-        self.words.copy_within(at..len, at + 1);
-        self.words[at] = holder.word();
-        let room = self.room();
-        let halves = self.halves_mut();
-        halves.copy_within(at..len, at + 1);
-        halves.copy_within(room + at..room + len, room + at + 1);
-        halves[at] = bytemuck::cast(keep(span));
-        halves[room + at] = listed;
+        let new = [holder.instance, holder.owner, bytemuck::cast(keep(span)), listed];
+        for (array, new) in self.words.chunks_exact_mut(self.words.len() / ARRAYS).zip(new) {
+            array.copy_within(at..len, at + 1);
+            array[at] = new;
+        }
         self.len += 1;
         self.sure.set(UNSURE);
         self.crowded = self.crowded + self.pairs(at) - u32::from(self.is_pair(at.wrapping_sub(1), at + 1));
@@ -272,13 +301,12 @@ impl Covers {
     /// Takes a cover away; returns where its owner's list of runs has this one.
     pub fn remove(&mut self, at: usize) -> u32 {
         let (len, room) = (self.len(), self.room());
-        self.drop_more(self.words[at]);
+        self.drop_more(self.word(at));
         self.crowded = self.crowded + u32::from(self.is_pair(at.wrapping_sub(1), at + 1)) - self.pairs(at);
-        self.words.copy_within(at + 1..len, at);
-        let halves = self.halves_mut();
-        let listed = halves[room + at];
-        halves.copy_within(at + 1..len, at);
-        halves.copy_within(room + at + 1..room + len, room + at);
+        let listed = self.words[room * LISTED + at];
+        for array in self.words.chunks_exact_mut(room) {
+            array.copy_within(at + 1..len, at);
+        }
         self.len -= 1;
         self.sure.set(UNSURE);
         if self.len() * 4 < room {
@@ -301,12 +329,12 @@ impl Covers {
     /// Where the owner's list of runs has this one.
     pub fn set_listed(&mut self, at: usize, listed: u32) {
         let room = self.room();
-        self.halves_mut()[room + at] = listed;
+        self.words[room * LISTED + at] = listed;
     }
 
     fn is_pair(&self, one: usize, other: usize) -> bool {
-        let instance = |at: usize| self.holders().get(at).map(|word| word >> 32);
-        instance(one).is_some_and(|known| instance(other) == Some(known))
+        let instances = self.holders().instances;
+        instances.get(one).is_some_and(|known| instances.get(other) == Some(known))
     }
 
     /// Neighbours of one of its instance.
@@ -316,11 +344,12 @@ impl Covers {
 
     fn make_room(&mut self, room: usize) {
         let (len, before) = (self.len(), self.room());
-        let mut words = vec![0; room * 2].into_boxed_slice();
-        words[..len].copy_from_slice(&self.words[..len]);
-        let halves: &mut [u32] = bytemuck::cast_slice_mut(&mut words[room..]);
-        halves[..len].copy_from_slice(&self.halves()[..len]);
-        halves[room..room + len].copy_from_slice(&self.halves()[before..before + len]);
+        let mut words = vec![0; room * ARRAYS].into_boxed_slice();
+        if len > 0 {
+            for (new, old) in words.chunks_exact_mut(room).zip(self.words.chunks_exact(before)) {
+                new[..len].copy_from_slice(&old[..len]);
+            }
+        }
         self.words = words;
     }
 }
@@ -335,7 +364,7 @@ mod tests {
 
     fn agree(covers: &Covers, naive: &Naive) -> Result<(), TestCaseError> {
         let holders: Vec<u64> = naive.keys().copied().collect();
-        prop_assert_eq!(covers.holders(), &holders);
+        prop_assert_eq!((0..covers.len()).map(|at| covers.word(at)).collect::<Vec<u64>>(), holders.clone());
         let pairs = holders.windows(2).filter(|pair| pair[0] >> 32 == pair[1] >> 32).count();
         prop_assert_eq!(covers.crowded as usize, pairs);
         let mut many_spans = false;
@@ -343,7 +372,7 @@ mod tests {
             let cover = covers.at(at);
             let positions: BTreeSet<u16> = cover.spans().flat_map(|span| span.start..span.end).collect();
             prop_assert_eq!(&positions, held);
-            prop_assert_eq!(covers.halves()[covers.room() + at], *listed);
+            prop_assert_eq!(covers.words[covers.room() * LISTED + at], *listed);
             let spans: Vec<Stretch> = cover.spans().collect();
             many_spans |= spans.len() > 1;
             prop_assert!(spans.iter().all(|span| span.start < span.end));

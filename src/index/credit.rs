@@ -1,8 +1,8 @@
 //! What the owners of one instance hold of one stretch, credited to the instance's hit.
 
 use super::cover::{Cover, Stretch};
-use super::covers::{Covers, Holder};
-use super::walk::{Counting, Scratch, instance_of};
+use super::covers::{Covers, Holder, Holders};
+use super::walk::{Counting, Scratch};
 use std::ops::Range;
 
 impl Scratch {
@@ -19,8 +19,8 @@ impl Scratch {
     ) -> u16 {
         let mut members = std::mem::take(&mut self.group);
         members.clear();
-        let owner = |at: &usize| Holder::of_word(covers.holders()[*at]).owner;
-        members.extend(group.filter(|at| counting.takes(owner(at))).map(|at| at as u32));
+        let owners = covers.holders().owners;
+        members.extend(group.filter(|at| counting.takes(owners[*at])).map(|at| at as u32));
         let held = match members.as_slice() {
             [] => 0,
             [only] => self.credit_one(covers, *only, stretch, hit, base, counting),
@@ -44,13 +44,16 @@ impl Scratch {
         if held == 0 {
             return 0;
         }
-        let word = covers.holders()[at as usize];
+        let Holder { instance, owner } = covers.holders().at(at as usize);
         match hit {
-            None => self.answer.take_all(&[word], u32::from(held)),
-            Some(hit) if self.answer.holders[hit as usize] == word => {}
+            None => {
+                let only = Holders { instances: &[instance], owners: &[owner] };
+                self.answer.take_all(only, u32::from(held));
+            }
+            Some(hit) if self.answer.behind[hit as usize] == owner => {}
             Some(hit) => {
                 let tally = self.answer.tally(hit, base, counting.owners);
-                if let Some(owner) = counting.owner(Holder::of_word(word).owner) {
+                if let Some(owner) = counting.owner(owner) {
                     self.answer.add_owner(tally, owner, u32::from(held));
                 }
             }
@@ -81,11 +84,9 @@ impl Scratch {
         if held.start == held.end {
             return 0;
         }
-        let owner = |at: &u32| counting.owner(Holder::of_word(covers.holders()[*at as usize]).owner);
-        let hit = hit.unwrap_or_else(|| {
-            let first = covers.holders()[members[0] as usize];
-            self.answer.start(instance_of(first))
-        });
+        let Holders { instances, owners } = covers.holders();
+        let owner = |at: &u32| counting.owner(owners[*at as usize]);
+        let hit = hit.unwrap_or_else(|| self.answer.start(instances[members[0] as usize]));
         let tally = self.answer.tally(hit, base, counting.owners);
         let medium = |at: &u32| owner(at).map(|owner| owner.medium);
         let rank = |at: &u32| owner(at).and_then(|owner| owner.rank);

@@ -9,7 +9,7 @@
 //! | File | What |
 //! |---|---|
 //! | [`hash`] | the standard block hash |
-//! | [`table`] | a hash table that grows in small steps |
+//! | [`table`], `segments`, `halves`, [`heads`] | hash tables that grow in small steps: one with keys, one without, and runs by their first blocks |
 //! | [`context`] | namespaces, and where each block of one stands |
 //! | [`run`], [`covers`], [`cover`], [`pins`] | runs, who holds what of them, and what stays although nobody does |
 //! | [`dialect`], [`mod@column`], [`dictionary`], `prefetch` | what publishers that hash alike call the blocks |
@@ -34,7 +34,9 @@ pub mod dialect;
 pub mod dictionary;
 pub mod dump;
 mod envelope;
+mod halves;
 pub mod hash;
+pub mod heads;
 mod keyed;
 mod leave;
 mod ledger;
@@ -52,6 +54,7 @@ pub mod recent;
 mod remove;
 pub mod resolve;
 pub mod run;
+mod segments;
 pub mod shard;
 mod store;
 pub mod table;

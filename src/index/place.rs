@@ -77,7 +77,8 @@ impl Shard {
             return (Some(Work::ByHash(work)), budget);
         }
         if work.at == 0 {
-            work.previous = work.parent.and_then(|parent| self.contexts.get(context).find(parent));
+            work.previous =
+                work.parent.and_then(|parent| self.contexts.get(context).find(parent, &self.runs));
         }
         let all = work.names.of(reading.batch);
         let until = all.len().min(work.at + budget);
@@ -247,7 +248,7 @@ impl Shard {
             }
         }
         let known = self.contexts.get_mut(context);
-        if let Some(place) = known.find(seqs[0]) {
+        if let Some(place) = known.find(seqs[0], &self.runs) {
             if let Some(previous) = previous
                 && place.at == 0
             {
@@ -260,7 +261,7 @@ impl Shard {
             seqs.len().min(RUN_BLOCKS)
         } else {
             let rest = seqs[1..].iter().take(RUN_BLOCKS - 1);
-            1 + rest.take_while(|seq| known.find(**seq).is_none()).count()
+            1 + rest.take_while(|seq| known.find(**seq, &self.runs).is_none()).count()
         };
         if append.is_none()
             && let Some(previous) = previous

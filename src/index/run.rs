@@ -36,18 +36,20 @@ pub struct Place {
 }
 
 /// A stretch of one path.
+// a query reads the first of two cache lines, and mostly no more; allocators align what is as large as two
 #[derive(Debug)]
+#[repr(C)]
 pub struct Run {
-    /// The context whose path this is.
-    pub context: u32,
     /// Rolling hashes.
     pub hashes: Vec<u64>,
-    /// What the dialects call these blocks.
-    pub columns: Columns,
     /// Who holds what.
     pub covers: Covers,
+    /// What the dialects call these blocks.
+    pub columns: Columns,
     /// Positions that stay although nobody may hold them.
     pub(super) pins: Pins,
+    /// The context whose path this is.
+    pub context: u32,
     /// Run and position of the block before the first, pinned; [`UNKNOWN`] when nobody said.
     behind: u32,
     behind_at: u16,
@@ -58,7 +60,7 @@ pub struct Run {
 }
 
 // two cache lines
-const _: () = assert!(size_of::<Run>() == 128);
+const _: () = assert!(size_of::<Run>() == 128 && std::mem::offset_of!(Run, columns) == 64);
 
 impl Run {
     fn parent(&self) -> Option<Place> {

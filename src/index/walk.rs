@@ -8,7 +8,7 @@
 use super::answer::{Answer, Found, Whole};
 use super::context::{Context, Owner};
 use super::cover::Stretch;
-use super::covers::Covers;
+use super::covers::{Covers, Holders};
 use super::hash::Path;
 use super::run::{Place, Run, Runs};
 use super::shard::Shard;
@@ -65,32 +65,28 @@ impl<'a> Counting<'a> {
     }
 
     /// The covers of a run that may count at all.
-    fn range(&self, holders: &[u64]) -> Range<usize> {
+    fn range(&self, instances: &[u32]) -> Range<usize> {
         match self.filter.instance {
-            None => 0..holders.len(),
+            None => 0..instances.len(),
             Some(instance) => {
-                let from = holders.partition_point(|word| instance_of(*word) < instance);
-                from..group_end(holders, from)
+                let from = instances.partition_point(|other| *other < instance);
+                from..instances.partition_point(|other| *other <= instance)
             }
         }
     }
 }
 
-pub(super) fn instance_of(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
 /// Where the covers of the instance at an index end.
-fn group_end(holders: &[u64], at: usize) -> usize {
-    let Some(first) = holders.get(at) else { return at };
-    at + holders[at..].iter().take_while(|word| instance_of(**word) == instance_of(*first)).count()
+fn group_end(instances: &[u32], at: usize) -> usize {
+    let Some(first) = instances.get(at) else { return at };
+    at + instances[at..].iter().take_while(|instance| *instance == first).count()
 }
 
-/// How many words two lists have in common from their starts on.
-fn equal_words(one: &[u64], other: &[u64]) -> usize {
+/// How many owners two lists have in common from their starts on.
+fn equal_owners(one: &[u32], other: &[u32]) -> usize {
     let (many, _) = one.as_chunks::<AT_ONCE>();
     let (others, _) = other.as_chunks::<AT_ONCE>();
-    let equal = |one: &[u64; AT_ONCE], other: &[u64; AT_ONCE]| {
+    let equal = |one: &[u32; AT_ONCE], other: &[u32; AT_ONCE]| {
         one.iter().zip(other).fold(0, |differing, (one, other)| differing | (one ^ other)) == 0
     };
     let done = many.iter().zip(others).take_while(|(one, other)| equal(one, other)).count() * AT_ONCE;
@@ -103,8 +99,9 @@ pub(super) struct Scratch {
     pub(super) answer: Answer,
     other: Answer,
     longer: Answer,
-    /// Who holds all blocks walked so far, as in the answer, and the hits that is; kept from the second stretch on.
-    alive: Vec<u64>,
+    /// Who holds all blocks walked so far, as behind the hits of the answer, and the hits that is; kept from the second
+    /// stretch on.
+    alive: Vec<u32>,
     hits: Vec<u32>,
     /// Where they begin: who stood before has died.
     first_alive: usize,
@@ -114,23 +111,27 @@ pub(super) struct Scratch {
 
 impl Shard {
     /// Walks `path` in the contexts with these numbers; [`Shard::answer`] then has, per instance, the longer walk.
+    #[inline]
     pub fn query(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
+        let Self { walk: scratch, contexts: known, runs, .. } = self;
+        let [number] = contexts else { return self.query_many(contexts, path, filter) };
+        scratch.walk_in(known.get(*number), runs, path, filter);
+    }
+
+    #[inline(never)]
+    fn query_many(&mut self, contexts: &[u32], path: &mut Path<'_>, filter: Filter) {
         let Self { walk: scratch, contexts: known, runs, .. } = self;
         scratch.answer.clear();
         for (at, number) in contexts.iter().enumerate() {
             let context = known.get(*number);
             if at > 0 {
                 std::mem::swap(&mut scratch.answer, &mut scratch.other);
-                scratch.answer.clear();
             }
-            scratch.walk(context, runs, path, filter);
-            scratch.answer.context = Some(*number);
-            if contexts.len() > 1 {
-                if let Some(whole) = scratch.answer.whole {
-                    scratch.answer.unfold(runs.get(whole.run).covers.holders());
-                }
-                scratch.answer.tally_all(&context.owners);
+            scratch.walk_in(context, runs, path, filter);
+            if let Some(whole) = scratch.answer.whole {
+                scratch.answer.unfold(runs.get(whole.run).covers.holders());
             }
+            scratch.answer.tally_all(&context.owners);
             if at > 0 {
                 let Scratch { answer, other, longer, .. } = scratch;
                 longer.longer(other, answer);
@@ -145,7 +146,8 @@ impl Shard {
         let owners = answer.context.and_then(|number| self.contexts.try_get(number));
         let owners = owners.map_or(&[][..], |context| &context.owners);
         let run = answer.whole.map(|whole| self.runs.try_get(whole.run));
-        let holders = run.map_or(&answer.holders[..], |run| run.map_or(&[], |run| run.covers.holders()));
+        let holders =
+            run.map_or(answer.holders(), |run| run.map_or(Holders::default(), |run| run.covers.holders()));
         Found { answer, owners, holders }
     }
 
@@ -167,12 +169,25 @@ impl Shard {
 
 /// Where the block of a path at depth `base` stands, when there is such a block.
 #[inline]
-fn find(context: &Context, path: &mut Path<'_>, base: u32) -> Option<Place> {
+fn find(context: &Context, runs: &Runs, path: &mut Path<'_>, base: u32) -> Option<Place> {
     let base = base as usize;
     if base >= path.blocks() {
         return None;
     }
-    context.find(path.first(base + 1)[base])
+    context.find(path.first(base + 1)[base], runs)
+}
+
+/// Whether the commonest is the case: all of a path stands in a run from a position on, and each owner, the only
+/// one of an instance, holds all of it. Says no, too, where that would need a closer look.
+#[inline]
+fn is_whole(run: &Run, at: u16, path: &Path<'_>) -> bool {
+    let blocks = path.blocks();
+    let Some(last) = path.known(blocks).and_then(|asked| asked.get(blocks - 1)) else { return false };
+    let end = usize::from(at) + blocks;
+    // equal hashes there mean equal blocks before
+    run.hashes.get(end - 1) == Some(last)
+        && run.covers.is_plain()
+        && run.covers.surely_hold(Stretch { start: at, end: end as u16 })
 }
 
 /// What the path from depth `base` on shares with a run from a position on; at least one block.
@@ -241,9 +256,22 @@ fn partition_point(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool)
 }
 
 impl Scratch {
+    /// Walks a path in a context; a miss is told from a hit before anything else is done.
     #[inline]
-    fn walk(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
-        let Some(place) = find(context, path, 0) else { return };
+    fn walk_in(&mut self, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
+        self.answer.clear();
+        self.answer.context = Some(context.number);
+        let Some(place) = find(context, runs, path, 0) else { return };
+        let everybody = filter.is_all() && context.retired == 0;
+        if everybody && is_whole(runs.get(place.run), place.at, path) {
+            self.answer.whole = Some(Whole { run: place.run, blocks: path.blocks() as u32 });
+        } else {
+            self.walk(place, context, runs, path, filter);
+        }
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, place: Place, context: &Context, runs: &Runs, path: &mut Path<'_>, filter: Filter) {
         let run = runs.get(place.run);
         let stretch = stretch_at(run, place.at, path, 0);
         let (covers, base) = (&run.covers, u32::from(stretch.end - stretch.start));
@@ -273,12 +301,15 @@ impl Scratch {
         counting: Counting<'_>,
     ) {
         let mut listed = false;
-        while let Some(place) = find(context, path, base) {
+        while let Some(place) = find(context, runs, path, base) {
             let run = runs.get(place.run);
             let (covers, stretch) = (&run.covers, stretch_at(run, place.at, path, base));
             let end = base + u32::from(stretch.end - stretch.start);
             if let Some(whole) = &mut self.answer.whole {
-                if covers.is_plain() && covers.holders() == first.holders() && covers.all_hold(stretch) {
+                if covers.is_plain()
+                    && covers.holders().owners == first.holders().owners
+                    && covers.all_hold(stretch)
+                {
                     (whole.blocks, base) = (end, end);
                     continue;
                 }
@@ -295,9 +326,7 @@ impl Scratch {
             base = end;
         }
         if listed {
-            for hit in &self.hits[self.first_alive..] {
-                self.answer.longest[*hit as usize] = base;
-            }
+            self.answer.stop(&self.hits[self.first_alive..], base);
         }
     }
 
@@ -310,10 +339,10 @@ impl Scratch {
             self.answer.take_some(holders, held);
             return self.answer.longest.contains(&u32::from(length));
         }
-        let Range { start: mut at, end } = counting.range(holders);
+        let Range { start: mut at, end } = counting.range(holders.instances);
         let mut alive = false;
         while at < end {
-            let group = at..group_end(holders, at);
+            let group = at..group_end(holders.instances, at);
             at = group.end;
             let held = self.credit(covers, group, stretch, None, 0, counting);
             if held > 0
@@ -328,14 +357,15 @@ impl Scratch {
 
     /// Lists who holds all `base` blocks walked so far.
     fn list_alive(&mut self, base: u32) {
-        let Answer { holders, longest, .. } = &self.answer;
-        self.alive.resize(holders.len(), 0);
-        self.hits.resize(holders.len(), 0);
+        let Answer { behind, longest, .. } = &self.answer;
+        self.alive.resize(behind.len(), 0);
+        self.hits.resize(behind.len(), 0);
+        let (owners, hits) = (self.alive.as_mut_slice(), self.hits.as_mut_slice());
         let mut alive = 0;
-        for (hit, (holder, longest)) in holders.iter().zip(longest).enumerate() {
+        for (hit, (behind, longest)) in behind.iter().zip(longest).enumerate() {
             // who does not is written over by the next
-            self.alive[alive] = *holder;
-            self.hits[alive] = hit as u32;
+            owners[alive] = *behind;
+            hits[alive] = hit as u32;
             alive += usize::from(*longest == base);
         }
         self.alive.truncate(alive);
@@ -348,35 +378,35 @@ impl Scratch {
     /// Both they and the covers are in the order of instances, and mostly the same owners: those are kept many at
     /// a time.
     fn follow(&mut self, covers: &Covers, stretch: Stretch, base: u32, counting: Counting<'_>) {
-        let (holders, length) = (covers.holders(), stretch.end - stretch.start);
+        let (Holders { instances, owners }, length) = (covers.holders(), stretch.end - stretch.start);
         let plain = counting.everybody && covers.is_plain();
         let (mut read, mut write) = (self.first_alive, self.first_alive);
-        let Range { start: mut at, end } = counting.range(holders);
+        let Range { start: mut at, end } = counting.range(instances);
         while read < self.alive.len() && at < end {
             if write == self.first_alive {
                 // nobody stays before these, who may stay where they are
                 (self.first_alive, write) = (read, read);
             }
-            if plain && self.alive[read] == holders[at] {
-                let same = equal_words(&self.alive[read..], &holders[at..]);
+            if plain && self.alive[read] == owners[at] {
+                let same = equal_owners(&self.alive[read..], &owners[at..]);
                 write = self.keep(read, write, covers, at..at + same, stretch, base);
                 (read, at) = (read + same, at + same);
                 continue;
             }
-            let (own, other) = (instance_of(self.alive[read]), instance_of(holders[at]));
+            let hit = self.hits[read];
+            let (own, other) = (self.answer.instances[hit as usize], instances[at]);
             if own > other {
-                at += holders[at..end].partition_point(|word| instance_of(*word) < own);
+                at += instances[at..end].partition_point(|instance| *instance < own);
                 continue;
             }
-            let hit = self.hits[read];
             let mut held = 0;
             if own == other {
-                let group = at..group_end(holders, at);
+                let group = at..group_end(instances, at);
                 at = group.end;
                 held = self.credit(covers, group, stretch, Some(hit), base, counting);
             }
             if held == length {
-                self.alive[write] = self.answer.holders[hit as usize];
+                self.alive[write] = self.answer.behind[hit as usize];
                 self.hits[write] = hit;
                 write += 1;
             } else {
@@ -384,9 +414,7 @@ impl Scratch {
             }
             read += 1;
         }
-        for hit in &self.hits[read..] {
-            self.answer.longest[*hit as usize] = base;
-        }
+        self.answer.stop(&self.hits[read..], base);
         self.alive.truncate(write);
         self.hits.truncate(write);
     }
@@ -412,11 +440,13 @@ impl Scratch {
             return write + many;
         }
         let length = stretch.end - stretch.start;
+        let (alive, hits) = (self.alive.as_mut_slice(), self.hits.as_mut_slice());
+        let longest = self.answer.longest.as_mut_slice();
         for (at, span) in (read..).zip(covers.firsts(which)) {
-            let (held, hit) = (within(span, stretch), self.hits[at]);
-            self.answer.longest[hit as usize] = base + u32::from(held);
-            self.alive[write] = self.alive[at];
-            self.hits[write] = hit;
+            let (held, hit) = (within(span, stretch), hits[at]);
+            longest[hit as usize] = base + u32::from(held);
+            alive[write] = alive[at];
+            hits[write] = hit;
             write += usize::from(held == length);
         }
         write

@@ -8,6 +8,7 @@ use super::local::{self, Local};
 use super::streams::Socket;
 use crate::event::{self, Batch, Event};
 use crate::index::apply::Cursor;
+use crate::index::publisher::Class;
 use crate::limits::COST_BLOCK;
 use crate::rt::Pass;
 use crate::stream::trust::Place;
@@ -80,7 +81,7 @@ async fn apply_to<const N: usize>(
             Ok(()) if local.takes(batch.dp_rank, ranked) => {
                 local.feed(stream);
                 apply(daemon, local, payload, &batch).await;
-                if clears_all(&batch) {
+                if clears_all(local, &batch) {
                     local::clear(local, stream, place);
                 }
             }
@@ -107,15 +108,17 @@ pub async fn apply_held(daemon: &Rc<Daemon>, local: &Rc<Local>, stream: usize, p
         if local.takes(batch.dp_rank, ranked) {
             local.feed(stream);
             apply(daemon, local, payload, &batch).await;
-            cleared = clears_all(&batch);
+            cleared = clears_all(local, &batch);
         }
     }
     daemon.streams.give_batch(batch);
     cleared
 }
 
-fn clears_all(batch: &Batch) -> bool {
-    let all = |event: &Event| matches!(event, Event::Clear(clear) if !clear.medium.is_some() && clear.envelope.is_none());
+/// Whether the batch takes everything that a publisher holds. A pool's envelope names one backend of one tenant.
+fn clears_all(local: &Local, batch: &Batch) -> bool {
+    let engine = local.listing.key.class == Class::Engine;
+    let all = |event: &Event| matches!(event, Event::Clear(clear) if !clear.medium.is_some() && (engine || clear.envelope.is_none()));
     batch.events.iter().any(all)
 }
 

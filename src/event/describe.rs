@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::extra::hex;
 use super::medium::{Medium, canonical};
 use super::msgpack::{Cursor, Head};
-use super::{Batch, Clear, Envelope, Event, Remove, Slice, Span, Store, Timestamp, decode};
+use super::{Batch, Clear, Envelope, Event, Remove, Skip, Slice, Span, Store, Timestamp, decode};
 
 /// Decodes a payload and says what it means.
 ///
@@ -17,16 +17,18 @@ pub fn describe(payload: &[u8]) -> Value {
         return json!({ "batch": "reject", "reason": refusal.name() });
     }
     let teller = Teller { payload, batch: &batch };
-    let skipped: Vec<Value> = batch
-        .skipped
-        .iter()
-        .map(|skipped| json!({ "index": skipped.index, "reason": skipped.reason.name() }))
-        .collect();
+    let skip = |index: u32, reason: Skip| json!({ "index": index, "reason": reason.name() });
+    let mut skipped: Vec<Value> =
+        batch.skipped.iter().map(|skipped| skip(skipped.index, skipped.reason)).collect();
+    // whoever applies the batch will skip these
+    skipped.extend(batch.events.iter().filter_map(|event| Some(skip(event.index(), event.fault()?))));
+    skipped.sort_by_key(|skipped| skipped["index"].as_u64());
+    let sound = batch.events.iter().filter(|event| event.fault().is_none());
     json!({
         "batch": if skipped.is_empty() { "accept" } else { "accept_skip_bad_events" },
         "ts": timestamp(batch.ts),
         "dp_rank": batch.dp_rank,
-        "events": batch.events.iter().map(|event| teller.event(event)).collect::<Vec<_>>(),
+        "events": sound.map(|event| teller.event(event)).collect::<Vec<_>>(),
         "skipped": skipped,
     })
 }

@@ -5,7 +5,8 @@ use super::fault::Trouble;
 use super::fields::{FIELD_DEPTH, Fields, Op, tag, text};
 use super::key::Key;
 use super::msgpack::{Cursor, Head};
-use super::{Batch, Clear, Event, Remove, Skip, Slice, Span};
+use super::{Batch, Clear, Event, Remove, Skip, Slice, Span, Store};
+use crate::limits::BLOCK_TOKENS;
 
 /// Where `BlockStored` carries the adapter name (vLLM) or a map with the salt (SGLang 0.5.18).
 const ADAPTER_OR_SALT: usize = 7;
@@ -87,41 +88,37 @@ pub(super) fn finish(op: Op, fields: Fields, payload: &[u8]) -> Result<Event, Tr
     }
     let hashes = fields.block_hashes.ok_or(Trouble::Bad(Skip::MissingField))?;
     if op == Op::Remove {
-        return remove(&fields, hashes, None).map(Event::Remove);
+        return Ok(Event::Remove(remove(&fields, hashes, None)));
     }
     if fields.store.block_size.is_none() {
         return Err(Trouble::Bad(Skip::MissingField));
     }
-    store(fields, hashes, None, payload)
+    Ok(Event::Store(store(fields, hashes, None, payload)))
 }
 
 /// A `Store` of these hashes, its fields checked against each other.
-pub(super) fn store(
-    fields: Fields,
-    hashes: Slice,
-    envelope: Option<u32>,
-    payload: &[u8],
-) -> Result<Event, Trouble> {
+pub(super) fn store(fields: Fields, hashes: Slice, envelope: Option<u32>, payload: &[u8]) -> Store {
     let mut store = fields.store;
-    // a block of no tokens is an off-load placeholder, and carries none
     let tokens = store.tokens.map_or(0, |tokens| tokens.len);
-    if store.block_size == Some(0) && tokens > 0 {
-        return Err(Trouble::Bad(Skip::BadField));
-    }
-    one_a_block(store.extra_keys, hashes, payload)?;
-    one_a_block(store.mm_infos, hashes, payload)?;
+    let sound = match store.block_size {
+        // a block of no tokens is an off-load placeholder, and carries none
+        Some(0) => tokens == 0,
+        size => size.is_none_or(|size| size <= BLOCK_TOKENS),
+    };
+    let sound = sound
+        && has_one_a_block(store.extra_keys, hashes, payload)
+        && has_one_a_block(store.mm_infos, hashes, payload);
+    store.fault = (!sound).then_some(Skip::BadField);
     store.hashes = hashes;
     store.envelope = envelope;
-    Ok(Event::Store(store))
+    store
 }
 
 /// A `Remove` of these hashes.
-pub(super) fn remove(fields: &Fields, hashes: Slice, envelope: Option<u32>) -> Result<Remove, Trouble> {
-    if fields.remaining.is_some_and(|counts| counts.len != hashes.len) {
-        return Err(Trouble::Bad(Skip::BadField));
-    }
+pub(super) fn remove(fields: &Fields, hashes: Slice, envelope: Option<u32>) -> Remove {
+    let sound = fields.remaining.is_none_or(|counts| counts.len == hashes.len);
     let store = &fields.store;
-    Ok(Remove {
+    Remove {
         index: store.index,
         hashes,
         remaining: fields.remaining,
@@ -130,7 +127,8 @@ pub(super) fn remove(fields: &Fields, hashes: Slice, envelope: Option<u32>) -> R
         spec_kind: store.spec_kind,
         locality: store.locality,
         envelope,
-    })
+        fault: (!sound).then_some(Skip::BadField),
+    }
 }
 
 /// A `Clear`.
@@ -139,12 +137,9 @@ pub(super) fn clear(fields: &Fields, envelope: Option<u32>) -> Clear {
 }
 
 /// Whether a raw value is an array with one element a hash, or absent.
-fn one_a_block(span: Span, hashes: Slice, payload: &[u8]) -> Result<(), Trouble> {
-    let Some(bytes) = span.bytes(payload) else { return Ok(()) };
-    match Cursor::new(bytes, 0).head() {
-        Ok(Head::Array(len)) if len == hashes.len as usize => Ok(()),
-        _ => Err(Trouble::Bad(Skip::BadField)),
-    }
+fn has_one_a_block(span: Span, hashes: Slice, payload: &[u8]) -> bool {
+    let Some(bytes) = span.bytes(payload) else { return true };
+    matches!(Cursor::new(bytes, 0).head(), Ok(Head::Array(len)) if len == hashes.len as usize)
 }
 
 /// SGLang 0.5.18: `{"cache_salt": …}` where others put the adapter's name.

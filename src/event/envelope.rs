@@ -40,8 +40,8 @@ pub(super) fn finish(
     envelope.lora_name = fields.store.lora_name;
     let place = Some(batch.envelopes.len() as u32);
     let event = match op {
-        Op::Store => engine::store(fields, hashes, place, payload)?,
-        Op::Remove => Event::Remove(engine::remove(&fields, hashes, place)?),
+        Op::Store => Event::Store(engine::store(fields, hashes, place, payload)),
+        Op::Remove => Event::Remove(engine::remove(&fields, hashes, place)),
         Op::Clear => Event::Clear(engine::clear(&fields, place)),
     };
     batch.envelopes.push(envelope);

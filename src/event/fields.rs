@@ -5,7 +5,7 @@ use super::key::Key;
 use super::msgpack::{Cursor, Head};
 use super::{Batch, Envelope, Skip, Slice, Span, Store};
 use super::{arrays, engine, envelope};
-use crate::limits::{BLOCK_TOKENS, EVENT_TEXT_BYTES};
+use crate::limits::EVENT_TEXT_BYTES;
 
 /// Containers around a field: the batch, its events, the event.
 pub(super) const FIELD_DEPTH: usize = 3;
@@ -84,7 +84,7 @@ impl Fields {
             Key::BlockHashes => self.block_hashes = arrays::hashes(cursor, &mut batch.hashes)?,
             Key::ParentBlockHash => store.parent = arrays::optional_hash(cursor)?,
             Key::TokenIds => store.tokens = arrays::tokens(cursor, &mut batch.tokens)?,
-            Key::BlockSize => store.block_size = block_size(cursor)?,
+            Key::BlockSize => store.block_size = cursor.optional_u32()?,
             Key::LoraId => store.lora_id = cursor.optional_i64()?,
             Key::LoraName => store.lora_name = text(cursor)?,
             Key::Medium => store.medium = text(cursor)?,
@@ -160,11 +160,4 @@ fn raw(cursor: &mut Cursor<'_>) -> Result<Span, Trouble> {
     let nil = cursor.peek()? == rmp::Marker::Null;
     cursor.skip(FIELD_DEPTH)?;
     Ok(if nil { Span::NONE } else { Span::new(start, cursor.at() - start) })
-}
-
-fn block_size(cursor: &mut Cursor<'_>) -> Result<Option<u32>, Trouble> {
-    match cursor.optional_u32()? {
-        Some(size) if size > BLOCK_TOKENS => Err(Trouble::Bad(Skip::BadField)),
-        size => Ok(size),
-    }
 }

@@ -146,6 +146,26 @@ pub enum Event {
     Clear(Clear),
 }
 
+impl Event {
+    /// Position in the batch, from 0.
+    pub fn index(&self) -> u32 {
+        match self {
+            Self::Store(store) => store.index,
+            Self::Remove(remove) => remove.index,
+            Self::Clear(clear) => clear.index,
+        }
+    }
+
+    /// Why it is skipped when it is applied, as far as its fields tell.
+    pub fn fault(&self) -> Option<Skip> {
+        match self {
+            Self::Store(store) => store.fault,
+            Self::Remove(remove) => remove.fault,
+            Self::Clear(_) => None,
+        }
+    }
+}
+
 /// `BlockStored` of engines, `stored` of RFC #1527.
 #[derive(Clone, Default, Debug)]
 pub struct Store {
@@ -189,6 +209,8 @@ pub struct Store {
     pub session_id: Span,
     /// Index into [`Batch::envelopes`] of an RFC event.
     pub envelope: Option<u32>,
+    /// Its fields contradict each other. Told when it is applied: its group, and the kind of that, come first.
+    pub fault: Option<Skip>,
 }
 
 /// `BlockRemoved` of engines, `removed` of RFC #1527.
@@ -210,6 +232,8 @@ pub struct Remove {
     pub locality: Span,
     /// Index into [`Batch::envelopes`] of an RFC event.
     pub envelope: Option<u32>,
+    /// As that of a [`Store`].
+    pub fault: Option<Skip>,
 }
 
 /// `AllBlocksCleared` of engines, `cleared` of RFC #1527.

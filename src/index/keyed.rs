@@ -70,7 +70,7 @@ impl Shard {
         }
         let lane = self.lane(publisher, reading, store.medium, Some(envelope), object.tp_rank)?;
         let size = block_size(publisher, store, Some(envelope))?;
-        let context = self.event_context(publisher, reading, store, Some(envelope), None, size)?;
+        let context = self.child_context(publisher, reading, store, Some(envelope), None, size)?;
         let key = self.contexts.get(context).key.clone();
         let salt = name_salt(publisher, reading, Some(envelope));
         if object.engine {

@@ -24,7 +24,7 @@ impl Shard {
     pub fn remove_publisher(&mut self, number: u32) {
         if let Some(mut publisher) = self.publishers[number as usize].take() {
             publisher.orphans = super::orphan::Orphans::default();
-            self.resolver.forget(number, |_| true);
+            self.resolver.forget(number, |_, _| true);
             for (context, owner) in publisher.lanes.iter().flat_map(super::publisher::Lane::owners) {
                 self.contexts.retire(context, owner);
             }

@@ -19,6 +19,8 @@ pub struct Orphan {
     pub locals: Vec<u64>,
     /// Lane that holds them.
     pub lane: u8,
+    /// What its names are mixed with.
+    pub salt: u64,
     /// Names removed while they waited, in order.
     pub removed: Vec<u64>,
 }
@@ -111,10 +113,14 @@ impl Orphans {
         false
     }
 
-    /// Drops the orphans on lanes that `on` accepts.
-    pub fn clear(&mut self, on: impl Fn(u8) -> bool) {
-        let gone: Vec<u64> =
-            self.waiting.iter().filter(|(_, orphan)| on(orphan.lane)).map(|(number, _)| *number).collect();
+    /// Drops the orphans whose lane and salt `on` accepts.
+    pub fn clear(&mut self, on: impl Fn(u8, u64) -> bool) {
+        let gone: Vec<u64> = self
+            .waiting
+            .iter()
+            .filter(|(_, orphan)| on(orphan.lane, orphan.salt))
+            .map(|(number, _)| *number)
+            .collect();
         for number in gone {
             self.take(number);
         }

@@ -271,6 +271,11 @@ impl Publisher {
         Ok(self.lanes.len() as u8 - 1)
     }
 
+    /// The tensor-parallel rank whose object it is; none is the first.
+    pub fn part_rank(stated: Option<u32>) -> Result<u32, Skip> {
+        stated.map_or(Ok(0), |rank| if rank == WHOLE { Err(Skip::BadField) } else { Ok(rank) })
+    }
+
     /// Number of the lane for the objects of one tensor-parallel rank.
     pub fn part_lane(&mut self, tp_rank: u32, backend: u32, medium: u8) -> Result<u8, Skip> {
         let base = self.lane(WHOLE, backend, medium)?;

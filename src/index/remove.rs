@@ -46,6 +46,7 @@ impl Shard {
         if !publisher.carries_prefix(remove.group_idx, remove.spec_kind.text(payload)) {
             return Err(Skip::Group);
         }
+        remove.fault.map_or(Ok(()), Err)?;
         let object = match envelope {
             Some(envelope) => keyed_object(reading, remove.hashes, envelope)?,
             None => None,
@@ -66,7 +67,8 @@ impl Shard {
         }
         self.check_depth(publisher, reading, remove, envelope, salt);
         if publisher.parts.needed > 0 {
-            lanes.rank = Some(object.as_ref().and_then(|object| object.tp_rank).unwrap_or(0));
+            let rank = object.as_ref().and_then(|object| object.tp_rank);
+            lanes.rank = Some(Publisher::part_rank(rank)?);
         }
         let names =
             object.map_or(NameSource::Batch(remove.hashes), |object| NameSource::Owned(object.hashes));
@@ -109,12 +111,18 @@ impl Shard {
             _ => None,
         };
         let rank = (!pool).then(|| rank(publisher, reading.batch, envelope));
-        let tenant = envelope.filter(|_| pool).and_then(|envelope| tenant(publisher, reading, envelope));
+        // as with stores, a pool's envelope without a tenant means the registered one
+        let tenant = envelope.filter(|_| pool).map(|envelope| {
+            let stated = tenant(publisher, reading, envelope);
+            stated.unwrap_or_else(|| publisher.registration.tenant.clone())
+        });
+        let own = name_salt(publisher, reading, envelope);
         let lanes = Lanes { rank, backend, medium, or_any_medium: false };
         let touched: Vec<bool> =
             (0..publisher.lanes.len()).map(|lane| lanes.take(publisher, lane as u8)).collect();
-        publisher.orphans.clear(|lane| touched[usize::from(lane)]);
-        self.resolver.forget(publisher.number, |lane| touched[usize::from(lane)]);
+        let takes = |lane: u8, salt| touched[usize::from(lane)] && (tenant.is_none() || salt == own);
+        publisher.orphans.clear(takes);
+        self.resolver.forget(publisher.number, takes);
         let holds = publisher.lanes.iter().zip(&touched).any(|(lane, touched)| *touched && lane.held > 0)
             || !publisher.parts.present.is_empty();
         Ok(holds.then_some(Work::Clear { lanes, tenant, segment: 0 }))

@@ -133,12 +133,12 @@ impl Resolver {
         taken
     }
 
-    /// A publisher left: nothing of it waits any more.
-    pub(super) fn forget(&mut self, publisher: u32, on: impl Fn(u8) -> bool) -> usize {
+    /// Nothing of a publisher waits any more whose lane and salt `on` accepts.
+    pub(super) fn forget(&mut self, publisher: u32, on: impl Fn(u8, u64) -> bool) -> usize {
         let mut gone = 0;
         self.waiting.retain(|_, waiters| {
             let before = waiters.len();
-            waiters.retain(|waiter| waiter.publisher != publisher || !on(waiter.lane));
+            waiters.retain(|waiter| waiter.publisher != publisher || !on(waiter.lane, waiter.salt));
             gone += before - waiters.len();
             !waiters.is_empty()
         });

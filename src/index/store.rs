@@ -40,6 +40,7 @@ impl Shard {
             return Err(Skip::Group);
         }
         let block_size = block_size(publisher, store, envelope)?;
+        store.fault.map_or(Ok(()), Err)?;
         let tokens = store.tokens.filter(|tokens| tokens.len > 0);
         if tokens.is_none()
             && let Some(envelope) = envelope
@@ -99,7 +100,13 @@ impl Shard {
         let mut digests = Vec::new();
         let mut salt = reading.text(store.cache_salt);
         if store.extra_keys.is_some() || store.mm_infos.is_some() {
-            let lora = reading.text(store.lora_name).or(Some(&publisher.registration.lora_name));
+            let above = parent.and_then(|parent| self.place_of(publisher, parent));
+            let above = above.map(|place| self.contexts.get(self.runs.get(place.run).context).key.clone());
+            let inherited = match above.as_ref().map(|key| &key.lora) {
+                Some(Lora::Name(name)) => name,
+                _ => &publisher.registration.lora_name,
+            };
+            let lora = reading.text(store.lora_name).or(Some(inherited));
             let context = ExtraContext { blocks: names.len(), lora, root: parent.is_none(), seed: self.seed };
             let found =
                 extra::digests_of_msgpack(payload, store.extra_keys, store.mm_infos, context, &mut digests)?;
@@ -117,6 +124,7 @@ impl Shard {
                 names: names.to_vec(),
                 locals: (0..names.len()).map(|at| locals.local(batch, at, self.seed)).collect(),
                 lane,
+                salt: mixed,
                 removed: Vec::new(),
             };
             let dropped = publisher.orphans.wait(orphan);
@@ -175,7 +183,7 @@ impl Shard {
             return Ok(Work::Placeholder(Placeholder { names, lane, at: 0, unknown: false }));
         }
         let salt = reading.text(store.cache_salt);
-        let context = self.event_context(publisher, reading, store, envelope, salt, block_size)?;
+        let context = self.child_context(publisher, reading, store, envelope, salt, block_size)?;
         let key = self.contexts.get(context).key.clone();
         let names = NameSource::Batch(names);
         let salt = name_salt(publisher, reading, envelope);
@@ -267,6 +275,37 @@ impl Shard {
         Some(Work::Chain(chain))
     }
 
+    /// The context of an event that names its blocks alone: that of its parent, as far as the event says nothing else.
+    pub(super) fn child_context(
+        &mut self,
+        publisher: &Publisher,
+        reading: Reading<'_>,
+        store: &Store,
+        envelope: Option<&Envelope>,
+        salt: Option<&str>,
+        block_size: u32,
+    ) -> Result<u32, Skip> {
+        let parent = store.parent.map(|parent| parent ^ name_salt(publisher, reading, envelope));
+        let parent = parent.and_then(|parent| self.parent_place(publisher, reading, store, parent, salt));
+        if let Some(parent) = parent {
+            let context = self.runs.get(parent.run).context;
+            let key = &self.contexts.get(context).key;
+            let own = event_key(publisher, reading, store, envelope, salt);
+            let registered = base_key(&publisher.registration);
+            let lora = own.lora == registered.lora || own.lora == key.lora;
+            let salts = [
+                (&own.cache_salt, &registered.cache_salt, &key.cache_salt),
+                (&own.additional_salt, &registered.additional_salt, &key.additional_salt),
+            ];
+            let salts = salts.iter().all(|(own, registered, key)| own == registered || own == key);
+            let rest = own.tenant == key.tenant && own.model == key.model && block_size == key.block_size;
+            if lora && salts && rest {
+                return Ok(context);
+            }
+        }
+        self.event_context(publisher, reading, store, envelope, salt, block_size)
+    }
+
     /// The context of an event that has no parent.
     pub(super) fn event_context(
         &mut self,
@@ -304,7 +343,7 @@ impl Shard {
         let backend = envelope.and_then(|envelope| reading.text(envelope.backend_id)).unwrap_or("");
         let backend = publisher.backend(backend)?;
         if publisher.parts.needed > 0 {
-            return publisher.part_lane(tp_rank.unwrap_or(0), backend, medium);
+            return publisher.part_lane(Publisher::part_rank(tp_rank)?, backend, medium);
         }
         publisher.lane(rank(publisher, reading.batch, envelope), backend, medium)
     }

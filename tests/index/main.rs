@@ -4,6 +4,7 @@
 mod shard;
 
 mod answer_before_arrival;
+mod events_beside_each_other;
 mod names_reused;
 mod oracle_index;
 mod pool_objects;

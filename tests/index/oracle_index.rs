@@ -387,6 +387,7 @@ impl World {
             spec_kind: Span::NONE,
             locality: Span::NONE,
             envelope,
+            fault: None,
         }));
         let everywhere: Vec<Lane> =
             self.model.lanes(at).into_iter().filter(|other| other.0 == lane.0 && other.1 == lane.1).collect();

@@ -24,5 +24,6 @@ pub(crate) fn blank_store() -> Store {
         ownership: Span::NONE,
         session_id: Span::NONE,
         envelope: None,
+        fault: None,
     }
 }

@@ -69,7 +69,9 @@ fn start(fleet: &Fleet, nice: u8) -> Result<(Reactors<Never>, Vec<Listen>), Fail
         .map_err(|error| super::not_started(&error))?;
     let bound = super::bound(&fleet.listen, &reactors.addresses);
     for listen in &bound {
-        tracing::info!("coordinator listening on {listen}");
+        // scripts wait for these words
+        let scheme = if matches!(listen, Listen::Tcp(_)) { "http://" } else { "" };
+        tracing::info!("MP coordinator listening on {scheme}{listen}");
     }
     Ok((reactors, bound))
 }

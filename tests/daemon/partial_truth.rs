@@ -81,6 +81,20 @@ fn an_event_that_cannot_be_read_may_have_been_a_removal() {
 }
 
 #[test]
+fn an_envelope_that_clears_an_engine_clears_all_of_it() {
+    Case::each(|case| {
+        case.engine.send(vec![0xc1]);
+        case.is_partial("unread");
+        let one = json!({ "event_type": "cleared", "medium": "gpu", "backend_id": null });
+        case.engine.send(rmp_serde::to_vec_named(&json!([1.5, [one]])).unwrap());
+        case.is_partial("unread");
+        let all = json!({ "event_type": "cleared", "medium": null, "backend_id": null });
+        case.engine.send(rmp_serde::to_vec_named(&json!([1.5, [all]])).unwrap());
+        assert_eq!(case.state(), ("live".to_owned(), Value::Null));
+    });
+}
+
+#[test]
 fn an_event_of_an_unknown_kind_is_for_somebody_else() {
     Case::each(|case| {
         case.engine.send(batch(&[b"\xa8Snapshot", b"\xa3abc"]));

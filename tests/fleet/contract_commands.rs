@@ -120,7 +120,7 @@ fn the_coordinator_alone() {
     // the keep-alive time alone would be 10 s
     assert!(begun.elapsed() < LOST, "{log}");
     assert!(idle.ends() && silent.ends());
-    assert!(log.contains(&format!("coordinator listening on {address}")), "{log}");
+    assert!(log.contains(&format!("MP coordinator listening on http://{address}")), "{log}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Blocks that a publisher just removed by its dialect's names: a child or a placeholder that comes right after the
 //! removal still finds its place. Bounded; one entry a stretch, since blocks go in stretches.
 //!
-//! An entry pins its last position. That a block was stored again meanwhile is no matter: it is known either way.
+//! An entry pins its last position, and so every block in front of it. That a block was stored again meanwhile is no
+//! matter: it is known either way.
 
 use super::cover::Stretch;
 use super::run::{Place, Runs};

@@ -9,6 +9,7 @@ mod contract_examples;
 mod invented_tenants;
 mod last_number_is_applied;
 mod late_publisher;
+mod media_names;
 mod merged_answers;
 mod partial_truth;
 mod query_binary;

@@ -11,6 +11,7 @@ mod last_number_is_applied;
 mod late_publisher;
 mod media_names;
 mod merged_answers;
+mod msgpack_bodies;
 mod partial_truth;
 mod query_binary;
 mod shared_endpoints;

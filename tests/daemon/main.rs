@@ -14,6 +14,7 @@ mod merged_answers;
 mod msgpack_bodies;
 mod partial_truth;
 mod query_binary;
+mod readings_apart;
 mod shared_endpoints;
 mod views;
 mod why_nothing;

@@ -2,7 +2,7 @@
 
 use super::fault::Trouble;
 use super::fields::{Fields, Op};
-use super::{Batch, Event, Skip, Slice, engine};
+use super::{Batch, Event, SGLANG_ROOT, Skip, Slice, engine};
 
 /// What an `event_type` says.
 pub(super) fn op(tag: &[u8]) -> Option<Op> {
@@ -32,7 +32,8 @@ pub(super) fn finish(
         _ => return Err(Trouble::Bad(Skip::MissingField)),
     };
     fields.store.parent = parent(&fields)?;
-    if fields.envelope.base_block_idx == Some(0) && fields.store.parent.is_some() {
+    let has_parent = fields.store.parent.is_some_and(|parent| parent != SGLANG_ROOT);
+    if fields.envelope.base_block_idx == Some(0) && has_parent {
         return Err(Trouble::Bad(Skip::Conflict));
     }
     let mut envelope = fields.envelope;

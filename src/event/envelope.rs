@@ -37,6 +37,7 @@ pub(super) fn finish(
         return Err(Trouble::Bad(Skip::Conflict));
     }
     let mut envelope = fields.envelope;
+    envelope.tp_rank = envelope.tp_rank.or(fields.head_or_tp_rank);
     envelope.block_size = fields.store.block_size;
     envelope.lora_name = fields.store.lora_name;
     let place = Some(batch.envelopes.len() as u32);

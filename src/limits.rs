@@ -23,7 +23,7 @@ pub const HTTP_CONNECTIONS: usize = 4096;
 /// Default for how long a connection may stay silent, seconds.
 pub const HTTP_IDLE_SECONDS: u64 = 75;
 
-/// Longest value of a name, salt or list of names in a request body, bytes of JSON.
+/// Longest name or salt in a request body, bytes of its text; of another field, bytes of its JSON.
 pub const BODY_FIELD_BYTES: usize = 4 * 1024;
 /// Longest `extra_keys` of a query, bytes of JSON.
 pub const BODY_EXTRA_KEYS_BYTES: usize = 4 * 1024 * 1024;

@@ -121,24 +121,12 @@ pub struct UnregisterBody {
 impl RegisterBody {
     /// Reads the body of `POST /register`.
     pub fn parse(body: &[u8]) -> Result<Self, BadRequest> {
-        let mut members = Members::new(body)?;
-        let mut who = Publisher::default();
-        let (mut endpoint, mut replay) = (Slot::<String>::default(), Slot::<String>::default());
-        let mut salt = Slot::<String>::default();
-        let mut hashing = Slot::<Hashing>::default();
-        let mut tp_size = Slot::<u32>::default();
-        let mut scope = Slot::<RemovalScope>::default();
-        while let Some(key) = members.key()? {
-            match &*key {
-                "endpoint" => endpoint.read(&key, &mut members)?,
-                "replay_endpoint" => replay.read(&key, &mut members)?,
-                "additionalsalt" | "additional_salt" => salt.read(&key, &mut members)?,
-                "hashing" => hashing.read(&key, &mut members)?,
-                "tp_size" => tp_size.read(&key, &mut members)?,
-                "removal_scope" => scope.read(&key, &mut members)?,
-                _ => who.read(&key, &mut members)?,
-            }
-        }
+        Self::read(Encoding::Json, body)
+    }
+
+    /// The same in any of the encodings but bare numbers.
+    pub fn read(encoding: Encoding, body: &[u8]) -> Result<Self, BadRequest> {
+        let Registering { who, endpoint, replay, salt, hashing, tp_size, scope } = members(encoding, body)?;
         if tp_size.0 == Some(0) {
             return Err(BadRequest::new("tp_size", "expected at least 1"));
         }
@@ -163,11 +151,12 @@ impl RegisterBody {
 impl UnregisterBody {
     /// Reads the body of `POST /unregister`.
     pub fn parse(body: &[u8]) -> Result<Self, BadRequest> {
-        let mut members = Members::new(body)?;
-        let mut who = Publisher::default();
-        while let Some(key) = members.key()? {
-            who.read(&key, &mut members)?;
-        }
+        Self::read(Encoding::Json, body)
+    }
+
+    /// The same in any of the encodings but bare numbers.
+    pub fn read(encoding: Encoding, body: &[u8]) -> Result<Self, BadRequest> {
+        let who: Publisher = members(encoding, body)?;
         Ok(Self {
             kind: who.kind.filled(),
             tenant_id: who.tenant_id.tenant(),
@@ -189,19 +178,73 @@ struct Publisher {
     dp_rank: Slot<u32>,
 }
 
-impl Publisher {
-    fn read(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest> {
-        match key {
-            "type" => self.kind.read(key, members),
-            "modelname" | "model_name" | "model" => self.model.read(key, members),
-            "lora_name" => self.lora_name.read(key, members),
-            "tenant_id" => self.tenant_id.read(key, members),
-            "instance_id" => self.instance_id.read(key, members),
-            "block_size" => self.block_size.read(key, members),
-            "dp_rank" => self.dp_rank.read(key, members),
-            _ => Ok(members.value().map(drop)?),
+impl Body for Publisher {
+    fn field(&mut self, key: &str) -> Option<&mut dyn Reads> {
+        Some(match key {
+            "type" => &mut self.kind,
+            "modelname" | "model_name" | "model" => &mut self.model,
+            "lora_name" => &mut self.lora_name,
+            "tenant_id" => &mut self.tenant_id,
+            "instance_id" => &mut self.instance_id,
+            "block_size" => &mut self.block_size,
+            "dp_rank" => &mut self.dp_rank,
+            _ => return None,
+        })
+    }
+}
+
+/// The members of `/register`.
+#[derive(Default)]
+struct Registering {
+    who: Publisher,
+    endpoint: Slot<String>,
+    replay: Slot<String>,
+    salt: Slot<String>,
+    hashing: Slot<Hashing>,
+    tp_size: Slot<u32>,
+    scope: Slot<RemovalScope>,
+}
+
+impl Body for Registering {
+    fn field(&mut self, key: &str) -> Option<&mut dyn Reads> {
+        Some(match key {
+            "endpoint" => &mut self.endpoint,
+            "replay_endpoint" => &mut self.replay,
+            "additionalsalt" | "additional_salt" => &mut self.salt,
+            "hashing" => &mut self.hashing,
+            "tp_size" => &mut self.tp_size,
+            "removal_scope" => &mut self.scope,
+            _ => return self.who.field(key),
+        })
+    }
+}
+
+/// A body whose members are being read.
+trait Body: Default {
+    /// Where the value of a member goes; none for an unknown one.
+    fn field(&mut self, key: &str) -> Option<&mut dyn Reads>;
+
+    /// Reads the value of a member in JSON.
+    fn read_member(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest> {
+        match self.field(key) {
+            Some(field) => field.read(key, members),
+            None => Ok(members.value().map(drop)?),
         }
     }
+}
+
+/// Reads all members of a body without a prompt.
+fn members<B: Body>(encoding: Encoding, body: &[u8]) -> Result<B, BadRequest> {
+    let mut read = B::default();
+    let json = match encoding {
+        Encoding::Msgpack => Cow::Owned(binary::json_of_msgpack(body, &mut read)?),
+        Encoding::Json | Encoding::Bytes => Cow::Borrowed(body),
+    };
+    let mut members = Members::new(&json)?;
+    while let Some(key) = members.key()? {
+        read.read_member(&key, &mut members)?;
+    }
+    Ok(read)
 }
 
 /// A field on its way in; empty while absent or `null`.
@@ -217,12 +260,27 @@ impl<T> Default for Slot<T> {
 trait Field: DeserializeOwned + PartialEq {
     /// What the client is told to send.
     const EXPECTED: &'static str;
-    /// Longest JSON, bytes.
+    /// Most bytes: of the text, where it is text, else of its JSON.
     const BYTES: usize = limits::BODY_FIELD_BYTES;
+    /// Longest JSON, bytes.
+    const JSON_BYTES: usize = Self::BYTES;
+
+    /// Bytes of the text.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
+
+/// Longest JSON of a string: each byte may be spelled `\u00xx`.
+const STRING_JSON_BYTES: usize = 6 * limits::BODY_FIELD_BYTES + 2;
 
 impl Field for String {
     const EXPECTED: &'static str = "expected a string";
+    const JSON_BYTES: usize = STRING_JSON_BYTES;
+
+    fn bytes(&self) -> usize {
+        self.len()
+    }
 }
 
 impl Field for u32 {
@@ -245,15 +303,45 @@ impl Field for RemovalScope {
     const EXPECTED: &'static str = "expected \"medium\" or \"object\"";
 }
 
-impl<T: Field> Slot<T> {
+/// What a field takes.
+struct Kind {
+    /// What the client is told to send.
+    expected: &'static str,
+    /// Most bytes.
+    bytes: usize,
+    /// Longest value as it comes, bytes.
+    coded_bytes: usize,
+}
+
+impl Kind {
+    fn too_long(&self, key: &str) -> BadRequest {
+        BadRequest::new(key.to_owned(), format!("expected at most {} bytes", self.bytes))
+    }
+}
+
+/// A [`Slot`], whatever it is for.
+trait Reads {
+    /// What it takes.
+    fn kind(&self) -> Kind;
     /// Reads the value of `key`.
+    fn read(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest>;
+}
+
+impl<T: Field> Reads for Slot<T> {
+    fn kind(&self) -> Kind {
+        Kind { expected: T::EXPECTED, bytes: T::BYTES, coded_bytes: T::JSON_BYTES }
+    }
+
     fn read(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest> {
         let json = members.value()?;
         let error = |message: String| BadRequest::new(key.to_owned(), message);
-        if json.len() > T::BYTES {
-            return Err(error(format!("expected at most {} bytes", T::BYTES)));
+        if json.len() > T::JSON_BYTES {
+            return Err(self.kind().too_long(key));
         }
         let value: Option<T> = serde_json::from_slice(json).map_err(|_| error(T::EXPECTED.to_owned()))?;
+        if value.as_ref().is_some_and(|value| value.bytes() > T::BYTES) {
+            return Err(self.kind().too_long(key));
+        }
         match (&self.0, value) {
             (_, None) => {}
             (Some(before), Some(value)) if *before != value => {

@@ -1,6 +1,6 @@
 //! `POST /register` and `POST /unregister`.
 
-use super::body::{BadRequest, Hashing, RegisterBody, RemovalScope, UnregisterBody};
+use super::body::{BadRequest, Encoding, Hashing, RegisterBody, RemovalScope, UnregisterBody};
 use crate::config::StaticPublisher;
 use crate::daemon::Daemon;
 use crate::daemon::directory::{Directory, Listing, Registered, Wish};
@@ -57,12 +57,17 @@ pub fn wish_of(publisher: &StaticPublisher) -> Result<Wish, BadRequest> {
     RegisterBody::parse(&body).and_then(wish)
 }
 
+/// How a body is written: JSON, unless msgpack is named.
+fn encoding(request: &Request<'_>) -> Encoding {
+    Encoding::of_content(request.content_type)
+}
+
 /// `POST /register`: idempotent; another registration with the same key is replaced.
 pub async fn register(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
     let error = |out: &mut Vec<u8>, status, message: &str| {
         response::error(out, status, message, request.keep_alive, request.http_10);
     };
-    let wish = match RegisterBody::parse(request.body).and_then(wish) {
+    let wish = match RegisterBody::read(encoding(request), request.body).and_then(wish) {
         Ok(wish) => wish,
         Err(bad) => return error(out, 400, &bad.to_string()),
     };
@@ -105,7 +110,7 @@ pub async fn register(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<
 
 /// `POST /unregister`: 404 when nothing matches.
 pub async fn unregister(daemon: &Rc<Daemon>, request: &Request<'_>, out: &mut Vec<u8>) {
-    let body = match UnregisterBody::parse(request.body) {
+    let body = match UnregisterBody::read(encoding(request), request.body) {
         Ok(body) => body,
         Err(bad) => {
             return response::error(out, 400, &bad.to_string(), request.keep_alive, request.http_10);

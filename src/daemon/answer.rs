@@ -264,35 +264,52 @@ impl Writer<'_> {
         let mut media: Vec<u8> = found.media(hit).map(|(medium, _)| medium).collect();
         let mut ranks: Vec<u32> = found.ranks(hit).map(|(rank, _)| rank).collect();
         let before = shard.keep_answer();
+        let filter = Filter { instance: Some(number), ..self.filter };
+        let context = self.reading(shard, filter, path);
         media.sort_unstable();
         ranks.sort_unstable();
-        self.media_prefix(shard, number, &media, None, path);
+        self.media_prefix(shard, context, filter, &media, path);
         self.out.extend_from_slice(if media.is_empty() { b"\"ranks\":{" } else { b",\"ranks\":{" });
         for (at, rank) in ranks.iter().enumerate() {
             self.out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
             number_text(self.out, *rank);
             self.out.extend_from_slice(b"\":{");
-            self.media_prefix(shard, number, &media, Some(*rank), path);
+            self.media_prefix(shard, context, Filter { rank: Some(*rank), ..filter }, &media, path);
             self.out.push(b'}');
         }
         self.out.push(b'}');
         shard.restore_answer(before);
     }
 
+    /// The context that answered for an instance: of two readings the longer one, of equal ones the first.
+    fn reading(&self, shard: &mut Shard, filter: Filter, path: &mut Path<'_>) -> u32 {
+        let mut longest = (self.contexts[0], 0);
+        if self.contexts.len() > 1 {
+            for context in &self.contexts {
+                shard.query(&[*context], path, filter);
+                let blocks = shard.answer().hits().next().map_or(0, |hit| hit.longest);
+                if blocks > longest.1 {
+                    longest = (*context, blocks);
+                }
+            }
+        }
+        longest.0
+    }
+
     fn media_prefix(
         &mut self,
         shard: &mut Shard,
-        number: u32,
+        context: u32,
+        filter: Filter,
         media: &[u8],
-        rank: Option<u32>,
         path: &mut Path<'_>,
     ) {
         let start = self.out.len();
         for medium in media {
-            let filter = Filter { instance: Some(number), media: self.filter.media & 1 << medium, rank };
-            shard.query(&self.contexts, path, filter);
+            let on_medium = Filter { media: filter.media & 1 << medium, ..filter };
+            shard.query(&[context], path, on_medium);
             let blocks = shard.answer().hits().next().map_or(0, |hit| hit.longest);
-            if blocks > 0 || rank.is_none() {
+            if blocks > 0 || filter.rank.is_none() {
                 comma(self.out, start);
                 json_string(self.out, shard.medium_name(*medium));
                 member(self.out, ":", u64::from(blocks) * u64::from(self.question.block_size()));

@@ -6,6 +6,7 @@ use super::message::Job;
 use super::question::Question;
 use crate::index::context::{ContextKey, Lora};
 use crate::index::hash::Path;
+use crate::index::publisher::Registration;
 use crate::index::shard::Shard;
 use crate::limits::WHY_CONTEXTS;
 use crate::stream::stats::State;
@@ -44,24 +45,22 @@ impl Detail for Daemon {
     fn why(&self, shard: &Shard, question: &Question, instance: &str) -> &'static str {
         let key = &question.contexts[0];
         let registered = self.streams.of_instance(instance);
-        let (mut model, mut size) = (false, false);
+        let held = Known::held(shard, question, instance);
+        let mut known = held;
         for listing in registered.iter().filter(|listing| listing.key.tenant == key.tenant) {
-            let same = listing.registration.model == key.model;
-            model |= same;
-            size |= same && listing.registration.block_size == key.block_size;
+            known.name(question, &listing.registration);
         }
-        let held = Held::of(shard, question);
         if question.blocks == 0 {
             "prompt_shorter_than_block"
-        } else if !model && !held.model {
+        } else if !known.model {
             "unknown_model"
-        } else if !size && !held.block_size {
+        } else if !known.block_size {
             "block_size_mismatch"
         } else if registered.iter().all(|listing| listing.stats.publisher.batches.get() == 0) {
             "no_events_yet"
-        } else if !held.lora && (key.lora != Lora::Base || held.block_size) {
+        } else if !known.lora && (key.lora != Lora::Base || held.block_size) {
             "unknown_lora"
-        } else if !held.salts && (salts(key) != ("", "") || held.lora) {
+        } else if !known.salts && (salts(key) != ("", "") || held.lora) {
             "unknown_salt"
         } else if registered.iter().any(|listing| listing.stats.state().0 != State::Live) {
             "stream_not_live"
@@ -71,23 +70,25 @@ impl Detail for Daemon {
     }
 }
 
-/// How far the contexts in which a shard holds blocks agree with a question: each field is within the one before.
-#[derive(Clone, Copy)]
-struct Held {
+/// How far what is known of one instance agrees with a question. Of the contexts in which it holds blocks, each field
+/// is within the one before.
+#[derive(Clone, Copy, Default)]
+struct Known {
     model: bool,
     block_size: bool,
     lora: bool,
     salts: bool,
 }
 
-impl Held {
+impl Known {
     /// Looks at so many contexts at most; where there are more, nothing is said to be missing.
-    fn of(shard: &Shard, question: &Question) -> Self {
+    fn held(shard: &Shard, question: &Question, instance: &str) -> Self {
+        let mut found = Self::default();
+        let Some(instance) = shard.find_instance(instance) else { return found };
         let key = &question.contexts[0];
-        let mut found = Self { model: false, block_size: false, lora: false, salts: false };
-        let mut contexts = shard.context_keys();
-        for (other, held) in contexts.by_ref().take(WHY_CONTEXTS) {
-            if held == 0 || other.tenant != key.tenant || other.model != key.model {
+        let mut contexts = shard.contexts_of(instance);
+        for other in contexts.by_ref().take(WHY_CONTEXTS) {
+            if other.tenant != key.tenant || other.model != key.model {
                 continue;
             }
             let block_size = other.block_size == key.block_size;
@@ -99,6 +100,19 @@ impl Held {
         }
         let more = contexts.next().is_some();
         if more { Self { model: true, block_size: true, lora: true, salts: true } } else { found }
+    }
+
+    /// Adds what a registration names; one without an adapter or a salt leaves these to the events.
+    fn name(&mut self, question: &Question, registration: &Registration) {
+        let key = &question.contexts[0];
+        let model = registration.model == key.model;
+        let block_size = model && registration.block_size == key.block_size;
+        let named = (registration.additional_salt.as_str(), "");
+        self.model |= model;
+        self.block_size |= block_size;
+        self.lora |= block_size && matches!(&key.lora, Lora::Name(name) if *name == registration.lora_name);
+        self.salts |=
+            block_size && named != ("", "") && question.contexts.iter().any(|asked| salts(asked) == named);
     }
 }
 

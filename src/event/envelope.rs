@@ -2,7 +2,7 @@
 
 use super::fault::Trouble;
 use super::fields::{Fields, Op};
-use super::{Batch, Event, Skip, Slice, engine};
+use super::{Batch, Event, SGLANG_ROOT, Skip, Slice, engine};
 
 /// What an `event_type` says.
 pub(super) fn op(tag: &[u8]) -> Option<Op> {
@@ -32,10 +32,12 @@ pub(super) fn finish(
         _ => return Err(Trouble::Bad(Skip::MissingField)),
     };
     fields.store.parent = parent(&fields)?;
-    if fields.envelope.base_block_idx == Some(0) && fields.store.parent.is_some() {
+    let has_parent = fields.store.parent.is_some_and(|parent| parent != SGLANG_ROOT);
+    if fields.envelope.base_block_idx == Some(0) && has_parent {
         return Err(Trouble::Bad(Skip::Conflict));
     }
     let mut envelope = fields.envelope;
+    envelope.tp_rank = envelope.tp_rank.or(fields.head_or_tp_rank);
     envelope.block_size = fields.store.block_size;
     envelope.lora_name = fields.store.lora_name;
     let place = Some(batch.envelopes.len() as u32);

@@ -161,7 +161,7 @@ fn is_image_id(text: &str) -> bool {
 }
 
 /// The lower-case hexadecimal digits of some bytes.
-pub(super) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
+pub(crate) fn hex(bytes: &[u8]) -> impl Iterator<Item = char> {
     let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or_default();
     bytes.iter().flat_map(move |byte| [digit(byte >> 4), digit(byte & 15)])
 }

@@ -31,6 +31,8 @@ pub(super) struct Fields {
     pub(super) remaining: Option<Slice>,
     pub(super) store: Store,
     pub(super) envelope: Envelope,
+    /// What another generation calls the envelope's `tp_rank`.
+    pub(super) head_or_tp_rank: Option<u32>,
     /// The first bad field of those that only RFC #1527 knows: no fault of an engine's event.
     pub(super) rfc_fault: Option<Skip>,
     seen: u64,
@@ -124,6 +126,8 @@ impl Fields {
             Key::ConnectorHash => envelope.connector_hash = text(cursor)?,
             Key::BaseBlockIdx => envelope.base_block_idx = cursor.optional_u32()?,
             Key::TpRank => envelope.tp_rank = cursor.optional_u32()?,
+            Key::HeadOrTpRank => self.head_or_tp_rank = cursor.optional_u32()?,
+            // known, and nothing follows from them
             _ => cursor.skip(FIELD_DEPTH)?,
         }
         Ok(())

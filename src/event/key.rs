@@ -38,6 +38,13 @@ pub(super) enum Key {
     ConnectorHash,
     BaseBlockIdx,
     TpRank,
+    HeadOrTpRank,
+    Timestamp,
+    CachePrefix,
+    PcpRank,
+    DcpRank,
+    PpRank,
+    LayerId,
 }
 
 impl Key {
@@ -49,22 +56,29 @@ impl Key {
             6 => one(name, b"medium", Self::Medium),
             7 => one(name, b"lora_id", Self::LoraId)
                 .or_else(|| one(name, b"dp_rank", Self::DpRank))
-                .or_else(|| one(name, b"tp_rank", Self::TpRank)),
+                .or_else(|| one(name, b"tp_rank", Self::TpRank))
+                .or_else(|| one(name, b"pp_rank", Self::PpRank)),
             8 => one(name, b"locality", Self::Locality)
                 .or_else(|| one(name, b"event_id", Self::EventId))
-                .or_else(|| one(name, b"group_id", Self::GroupId)),
+                .or_else(|| one(name, b"group_id", Self::GroupId))
+                .or_else(|| one(name, b"pcp_rank", Self::PcpRank))
+                .or_else(|| one(name, b"dcp_rank", Self::DcpRank))
+                .or_else(|| one(name, b"layer_id", Self::LayerId)),
             9 => one(name, b"token_ids", Self::TokenIds)
                 .or_else(|| one(name, b"lora_name", Self::LoraName))
                 .or_else(|| one(name, b"group_idx", Self::GroupIdx))
                 .or_else(|| one(name, b"ownership", Self::Ownership))
-                .or_else(|| one(name, b"tenant_id", Self::TenantId)),
+                .or_else(|| one(name, b"tenant_id", Self::TenantId))
+                .or_else(|| one(name, b"timestamp", Self::Timestamp)),
             10 => Self::of_ten(name),
             11 => one(name, b"parent_hash", Self::ParentHash),
-            12 => one(name, b"block_hashes", Self::BlockHashes),
+            12 => one(name, b"block_hashes", Self::BlockHashes)
+                .or_else(|| one(name, b"cache_prefix", Self::CachePrefix)),
             13 => one(name, b"block_offsets", Self::BlockOffsets),
             14 => one(name, b"base_block_idx", Self::BaseBlockIdx)
                 .or_else(|| one(name, b"block_mm_infos", Self::MmInfos)),
-            15 => one(name, b"additional_salt", Self::AdditionalSalt),
+            15 => one(name, b"additional_salt", Self::AdditionalSalt)
+                .or_else(|| one(name, b"head_or_tp_rank", Self::HeadOrTpRank)),
             17 => one(name, b"parent_block_hash", Self::ParentBlockHash),
             18 => one(name, b"kv_cache_spec_kind", Self::SpecKind),
             19 => one(name, b"lookahead_token_ids", Self::Lookahead),
@@ -98,7 +112,7 @@ impl Key {
     }
 }
 
-const _: () = assert!((Key::TpRank as u8) < u64::BITS as u8);
+const _: () = assert!((Key::LayerId as u8) < u64::BITS as u8);
 
 #[inline]
 fn one<const N: usize>(name: &[u8], known: &[u8; N], key: Key) -> Option<Key> {

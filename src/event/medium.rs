@@ -26,6 +26,12 @@ const GPU_NAMES: [&str; 3] = ["GPU", "CUDA", "HIP"];
 /// Media that are accelerator memory too, under their own names.
 const DEVICE_NAMES: [&str; 10] = ["NPU", "HBM", "XPU", "TPU", "HPU", "MLU", "GCU", "DCU", "MUSA", "VRAM"];
 
+/// Members of an instance's answer, in which media stand by their names. A medium called like one, in any case, is
+/// named behind [`APART`] instead.
+const MEMBERS: [&str; 6] = ["longest_matched", "dp", "prefix", "streams", "why", "ranks"];
+/// In front of such a name.
+const APART: &str = "MEDIUM_";
+
 /// The medium that a publisher means; `pool` tells what it means by saying nothing.
 pub fn canonical(wire: Option<&str>, pool: bool) -> Medium {
     let name = match wire {
@@ -42,7 +48,8 @@ pub fn canonical(wire: Option<&str>, pool: bool) -> Medium {
     } else if among(&EXTERNAL_NAMES) {
         Medium::External
     } else {
-        Medium::Other(name.to_ascii_uppercase())
+        let apart = if among(&MEMBERS) { APART } else { "" };
+        Medium::Other(format!("{apart}{}", name.to_ascii_uppercase()))
     }
 }
 
@@ -148,6 +155,10 @@ mod tests {
             ("LocalCPUBackend", "LOCALCPUBACKEND"),
             (" GPU ", " GPU "),
             ("cuda:x", "CUDA:X"),
+            ("dp", "MEDIUM_DP"),
+            ("MEDIUM_DP", "MEDIUM_DP"),
+            ("Prefix", "MEDIUM_PREFIX"),
+            ("DPU", "DPU"),
         ] {
             assert_eq!(canonical(Some(wire), false).name(), name);
         }

@@ -135,6 +135,9 @@ impl Batch {
     }
 }
 
+/// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
+pub const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
+
 /// One event of a batch.
 #[derive(Clone, Debug)]
 pub enum Event {

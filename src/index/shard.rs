@@ -5,7 +5,7 @@ use super::contexts::Contexts;
 use super::dialect::Dialects;
 use super::leave::Leaving;
 use super::media::Media;
-use super::publisher::{Publisher, Registration};
+use super::publisher::{Lane, Publisher, Registration};
 use super::resolve::Resolver;
 use super::run::Runs;
 use crate::event::Skip;
@@ -132,6 +132,14 @@ impl Shard {
     /// Keys of all contexts, with the blocks held there (counted once an owner).
     pub fn context_keys(&self) -> impl Iterator<Item = (&ContextKey, u64)> {
         self.contexts.all().map(|context| (context.key.as_ref(), context.held))
+    }
+
+    /// Keys of the contexts in which an instance holds blocks, each once a lane.
+    pub fn contexts_of(&self, instance: u32) -> impl Iterator<Item = &ContextKey> {
+        let publishers =
+            self.publishers.iter().flatten().filter(move |publisher| publisher.instance == instance);
+        let lanes = publishers.flat_map(|publisher| &publisher.lanes);
+        lanes.flat_map(Lane::owners).map(|(context, _)| self.contexts.get(context).key.as_ref())
     }
 
     /// Heap bytes of the index: runs, covers, tables, names, orphans.

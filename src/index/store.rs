@@ -13,11 +13,9 @@ use super::run::Place;
 use super::shard::{Shard, base_key};
 use super::table::mix;
 use crate::event::extra::{self, Context as ExtraContext};
-use crate::event::{Batch, Envelope, Skip, Slice, Span, Store};
+use crate::event::{Batch, Envelope, SGLANG_ROOT, Skip, Slice, Span, Store};
 use hashbrown::HashTable;
 
-/// SGLang's name for "no parent" (Python's hash of the empty tuple) before it sent nil.
-const SGLANG_ROOT: u64 = 5_740_354_900_026_072_187;
 /// Runs passed to find out whether a block stands above itself.
 const ANCESTOR_STEPS: usize = 4096;
 /// Blocks whose hashes are computed before their names are searched.

@@ -173,3 +173,76 @@ fn an_unknown_instance_has_the_long_shape_too() {
         assert_eq!(entry, expected);
     });
 }
+
+/// The reasons for `a` and `b` are the same apart and on one reactor: what the one has is nothing to the other.
+#[test]
+fn what_another_instance_has_is_no_reason() {
+    for reactors in [1, 2, 4] {
+        let daemon = Daemon::start(reactors);
+        let engines = [Engine::new(1, 2, 0), Engine::new(2, 2, 0)];
+        daemon.register(&engines[0].registration("a"));
+        daemon.register(&with(
+            engines[1].registration("b"),
+            json!({ "modelname": "other", "additionalsalt": "w8a8" }),
+        ));
+        for engine in &engines {
+            engine.joined();
+        }
+        engines[0].store(&[1, 2, 3, 4], 0..2, "GPU");
+        let hashes = engines[1].hashes(&[1, 2, 3, 4]);
+        let stored = engines[1].stored(&hashes, &[1, 2, 3, 4], 0..2, "GPU");
+        engines[1].events(&[EngineEvent::Stored(Stored { lora_name: Some("sql"), ..stored })]);
+        settle(&[&daemon], &[&engines[0], &engines[1]]);
+        let salted =
+            |more| with(json!({ "model": "other", "additional_salt": "w8a8", "lora_name": "sql" }), more);
+        for (more, a, b) in [
+            (json!({ "token_ids": [7, 7] }), "no_match", "unknown_model"),
+            (json!({ "token_ids": [7, 7], "lora_name": "sql" }), "unknown_lora", "unknown_model"),
+            (json!({ "token_ids": [7, 7], "additional_salt": "w8a8" }), "unknown_salt", "unknown_model"),
+            (json!({ "token_ids": [7, 7], "block_size": 1 }), "block_size_mismatch", "unknown_model"),
+            (json!({ "model": "other" }), "unknown_model", "unknown_lora"),
+            (salted(json!({ "token_ids": [7, 7] })), "unknown_model", "no_match"),
+            (salted(json!({ "lora_name": "chat" })), "unknown_model", "unknown_lora"),
+            (salted(json!({ "additional_salt": "w4a4" })), "unknown_model", "unknown_salt"),
+            (salted(json!({ "block_size": 1 })), "unknown_model", "block_size_mismatch"),
+            (json!({ "model": "third" }), "unknown_model", "unknown_model"),
+        ] {
+            let question =
+                json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2, 3, 4], "detail": true });
+            let question = with(question, more);
+            let answer = daemon.ask(&question);
+            let why = |instance: &str| answer["default"][instance]["why"].clone();
+            assert_eq!((why("a"), why("b")), (json!(a), json!(b)), "{reactors} reactors: {question}");
+            for (instance, expected) in [("a", a), ("b", b)] {
+                let answer = daemon.ask(&with(question.clone(), json!({ "instance_id": instance })));
+                assert_eq!(answer["default"][instance]["why"], expected, "alone, {reactors}: {question}");
+            }
+        }
+    }
+}
+
+/// An adapter and a salt that a registration names are known before anything is held there.
+#[test]
+fn what_a_registration_names_is_known() {
+    for reactors in [1, 2] {
+        let daemon = Daemon::start(reactors);
+        let engines = [Engine::new(1, 2, 0), Engine::new(2, 2, 1)];
+        daemon.register(&engines[0].registration("a"));
+        let named = json!({ "lora_name": "sql", "additionalsalt": "w8a8" });
+        daemon.register(&with(engines[1].registration("a"), named.clone()));
+        for engine in &engines {
+            engine.joined();
+        }
+        engines[0].store(&[1, 2, 3, 4], 0..2, "GPU");
+        settle(&[&daemon], &[&engines[0], &engines[1]]);
+        let question = json!({ "model": MODEL, "block_size": 2, "token_ids": [1, 2], "detail": true });
+        for (more, why) in [
+            (named, "no_match"),
+            (json!({ "lora_name": "sql", "additional_salt": "w4a4" }), "unknown_salt"),
+            (json!({ "lora_name": "chat" }), "unknown_lora"),
+        ] {
+            let answer = daemon.ask(&with(question.clone(), more.clone()));
+            assert_eq!(answer["default"]["a"]["why"], why, "{more}");
+        }
+    }
+}

@@ -421,6 +421,49 @@ fn an_error_of_a_registration_names_its_field() {
     assert_eq!(error.to_string(), "model_name: given twice with different values");
 }
 
+/// The bound of a name is on the name, however it is spelled.
+#[test]
+fn a_name_of_so_many_bytes_is_a_name() {
+    let most = limits::BODY_FIELD_BYTES;
+    let spelled = |name: &str, escaped: bool| {
+        let escape = |unit: u16| format!("\\u{unit:04x}");
+        if escaped { name.encode_utf16().map(escape).collect() } else { name.replace('"', "\\\"") }
+    };
+    let registration = [("type", "v"), ("endpoint", "e"), ("modelname", "m"), ("instance_id", "i")];
+    for letter in ["i", "é", "𝄞", "\""] {
+        let longest = letter.repeat(most / letter.len());
+        for (name, fits) in [(longest.clone(), true), (format!("{longest}i"), false)] {
+            for escaped in [false, true] {
+                let text = spelled(&name, escaped);
+                let outcome = |error: Option<String>, field: &str| match error {
+                    None => assert!(fits, "{field} {} {escaped}", name.len()),
+                    Some(error) => {
+                        assert!(!fits, "{field} {} {escaped}: {error}", name.len());
+                        assert_eq!(error, format!("{field}: expected at most {most} bytes"));
+                    }
+                };
+                for field in
+                    ["model", "tenant_id", "instance_id", "lora_name", "cache_salt", "additional_salt"]
+                {
+                    let rest = if field == "model" { "" } else { r#""model": "m", "# };
+                    let body = format!(r#"{{{rest}"block_size": 1, "token_ids": [], "{field}": "{text}"}}"#);
+                    outcome(query(body.as_bytes(), false).err().map(|error| error.to_string()), field);
+                }
+                for field in ["endpoint", "replay_endpoint", "type", "modelname", "instance_id", "lora_name"]
+                {
+                    let others = registration.iter().filter(|(other, _)| *other != field);
+                    let others: Vec<_> =
+                        others.map(|(other, value)| format!(r#""{other}": "{value}", "#)).collect();
+                    let others = others.concat();
+                    let body = format!(r#"{{{others}"block_size": 1, "dp_rank": 0, "{field}": "{text}"}}"#);
+                    let read = RegisterBody::parse(body.as_bytes());
+                    outcome(read.err().map(|error| error.to_string()), field);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn deep_and_large_members_cost_nothing() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);

@@ -1,8 +1,12 @@
 //! Both ends of the wire, decoders and publishers: one file a property, one program, so that it is linked once.
 
+#[path = "../support/shard.rs"]
+mod shard;
+
 mod payload_extra_keys;
 mod payload_meaning;
 mod payload_never_hurts;
+mod payload_root;
 mod payload_round_trip;
 mod payload_unknown_fields;
 mod publisher_cache;

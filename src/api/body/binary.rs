@@ -7,16 +7,17 @@
 //! | `application/octet-stream` | the prompt: little-endian, 4 bytes a token, 8 bytes a hash | parameters of the target, named as the members |
 
 use std::borrow::Cow;
-use std::io::Cursor;
 
 use percent_encoding::percent_decode_str;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-use super::BadRequest;
+use super::{BadRequest, Body};
+use crate::event::extra::hex;
 use crate::event::msgpack::{self, Head};
 use crate::http::response::JSON;
-use crate::limits::MSGPACK_DEPTH;
+
+/// The member whose values are those of an engine's event.
+const EXTRA_KEYS: &str = "extra_keys";
 
 /// How a request or an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,28 +88,15 @@ impl Parts {
     }
 }
 
-/// Reads a msgpack body.
+/// Reads a msgpack body with a prompt.
 pub(super) fn of_msgpack(
     body: &[u8],
+    fields: &mut impl Body,
     tokens: &mut Vec<u32>,
     hashes: &mut Vec<u64>,
 ) -> Result<Parts, BadRequest> {
-    let broken = |at: usize| BadRequest::new("", format!("invalid msgpack at byte {at}"));
-    let mut cursor = msgpack::Cursor::new(body, 0);
-    let Ok(Head::Map(members)) = cursor.head() else {
-        return Err(BadRequest::new("", "expected a msgpack map"));
-    };
     let mut parts = Parts::default();
-    for _ in 0..members {
-        let at = cursor.at();
-        let key = match cursor.key(0) {
-            Ok(Some(key)) => std::str::from_utf8(key).map_err(|_| broken(at))?,
-            Ok(None) => {
-                cursor.skip(0).map_err(|_| broken(at))?;
-                continue;
-            }
-            Err(_) => return Err(broken(at)),
-        };
+    each_member(body, |cursor, key| {
         let given = match key {
             "token_ids" => {
                 let expected = "an unsigned 32-bit integer";
@@ -117,34 +105,105 @@ pub(super) fn of_msgpack(
                     parts.packed = Some((bytes.as_ptr().addr() - body.as_ptr().addr(), bytes.len()));
                     Ok(())
                 };
-                numbers(&mut cursor, key, tokens, parts.has_tokens, expected, u32_of, stay)?
+                numbers(cursor, key, tokens, parts.has_tokens, expected, u32_of, stay)?
             }
             "seq_hashes" | "block_hash" | "block_hashes" => {
                 let expected = "a 64-bit integer";
                 let fill = |bytes: &[u8], to: &mut Vec<u64>| fill(key, bytes, to);
-                numbers(&mut cursor, key, hashes, parts.has_hashes, expected, u64_of, fill)?
+                numbers(cursor, key, hashes, parts.has_hashes, expected, u64_of, fill)?
             }
-            _ => {
-                let value = value(&mut cursor).ok_or_else(|| broken(cursor.at()))?;
-                parts.put(key, value)?;
-                continue;
-            }
+            _ => return small(cursor, key, fields, &mut parts),
         };
         *(if key == "token_ids" { &mut parts.has_tokens } else { &mut parts.has_hashes }) |= given;
-    }
-    if cursor.rest().is_empty() { Ok(parts) } else { Err(broken(cursor.at())) }
+        Ok(())
+    })?;
+    Ok(parts)
 }
 
-/// Any value but a prompt.
-fn value<T: DeserializeOwned>(cursor: &mut msgpack::Cursor<'_>) -> Option<T> {
+/// Reads a msgpack body without a prompt; what is known of it, as JSON.
+pub(super) fn json_of_msgpack(body: &[u8], fields: &mut impl Body) -> Result<Vec<u8>, BadRequest> {
+    let mut parts = Parts::default();
+    each_member(body, |cursor, key| small(cursor, key, fields, &mut parts))?;
+    Ok(Value::Object(parts.small).to_string().into_bytes())
+}
+
+fn broken(at: usize) -> BadRequest {
+    BadRequest::new("", format!("invalid msgpack at byte {at}"))
+}
+
+/// Lets `read` read the value of each member whose key is text, and steps over the others.
+fn each_member<'a>(
+    body: &'a [u8],
+    mut read: impl FnMut(&mut msgpack::Cursor<'a>, &'a str) -> Result<(), BadRequest>,
+) -> Result<(), BadRequest> {
+    let mut cursor = msgpack::Cursor::new(body, 0);
+    let Ok(Head::Map(members)) = cursor.head() else {
+        return Err(BadRequest::new("", "expected a msgpack map"));
+    };
+    for _ in 0..members {
+        let at = cursor.at();
+        let key = cursor.key(1).map_err(|_| broken(at))?;
+        match key.and_then(|key| std::str::from_utf8(key).ok()) {
+            Some(key) => read(&mut cursor, key)?,
+            None => step_over(&mut cursor)?,
+        }
+    }
+    if cursor.rest().is_empty() { Ok(()) } else { Err(broken(cursor.at())) }
+}
+
+fn step_over(cursor: &mut msgpack::Cursor<'_>) -> Result<(), BadRequest> {
+    cursor.skip(1).map_err(|_| broken(cursor.at()))
+}
+
+/// Reads the value of a member that is no prompt. An unknown one may be anything.
+fn small(
+    cursor: &mut msgpack::Cursor<'_>,
+    key: &str,
+    fields: &mut impl Body,
+    parts: &mut Parts,
+) -> Result<(), BadRequest> {
     let at = cursor.at();
-    let mut reader = rmp_serde::Deserializer::new(Cursor::new(cursor.rest()));
-    reader.set_max_depth(MSGPACK_DEPTH);
-    let value = T::deserialize(&mut reader).ok()?;
-    // to where it was read, which a second look finds cheaply
+    step_over(cursor)?;
+    let Some(kind) = fields.field(key).map(|field| field.kind()) else { return Ok(()) };
+    if cursor.at() - at > kind.coded_bytes {
+        return Err(kind.too_long(key));
+    }
     cursor.rewind(at);
-    cursor.skip(0).ok()?;
-    Some(value)
+    // engines' digests are byte strings, of which the digits are what JSON has
+    let as_digits = key == EXTRA_KEYS;
+    let expected =
+        if as_digits { "expected values that JSON has too, or byte strings" } else { kind.expected };
+    match json_value(cursor, as_digits) {
+        Some(Value::Null) => Ok(()),
+        Some(value) => parts.put(key, value),
+        None => Err(BadRequest::new(key.to_owned(), expected)),
+    }
+}
+
+/// The next value, which is known to be sound and not too deep; none when JSON has nothing like it.
+fn json_value(cursor: &mut msgpack::Cursor<'_>, as_digits: bool) -> Option<Value> {
+    Some(match cursor.head().ok()? {
+        Head::Nil => Value::Null,
+        Head::Bool(value) => value.into(),
+        Head::Uint(value) => value.into(),
+        Head::Negative(value) => value.into(),
+        Head::Float(value) => Value::Number(Number::from_f64(value)?),
+        Head::Str(text) => std::str::from_utf8(text).ok()?.into(),
+        Head::Bin(bytes) if as_digits => Value::String(hex(bytes).collect()),
+        Head::Bin(_) | Head::Ext(..) => return None,
+        Head::Array(length) => {
+            (0..length).map(|_| json_value(cursor, as_digits)).collect::<Option<Vec<_>>>()?.into()
+        }
+        Head::Map(length) => {
+            let mut map = Map::new();
+            for _ in 0..length {
+                let Head::Str(key) = cursor.head().ok()? else { return None };
+                let key = std::str::from_utf8(key).ok()?;
+                map.insert(key.to_owned(), json_value(cursor, as_digits)?);
+            }
+            Value::Object(map)
+        }
+    })
 }
 
 /// Reads a prompt in either spelling, a byte string with `of_bytes`; false for nil.
@@ -246,8 +305,8 @@ pub(super) fn of_bytes(
                 _ => plain(),
             },
             "medium" => text.split(',').map(str::to_owned).collect(),
-            "extra_keys" => serde_json::from_str(&text)
-                .map_err(|error| BadRequest::new("extra_keys", format!("expected JSON: {error}")))?,
+            EXTRA_KEYS => serde_json::from_str(&text)
+                .map_err(|error| BadRequest::new(EXTRA_KEYS, format!("expected JSON: {error}")))?,
             _ => plain(),
         };
         parts.put(&key, value)?;

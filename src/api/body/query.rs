@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::binary::{self, Encoding};
-use super::{BadRequest, Field, Slot};
+use super::{BadRequest, Body, Field, Reads, STRING_JSON_BYTES, Slot};
 use crate::http::object::Members;
 use crate::http::tokens::{self, What};
 pub use crate::index::context::Lora;
@@ -80,7 +80,7 @@ pub fn parse_query(
                     tokens::parse_hashes(json, hashes)
                 })?;
             }
-            _ => draft.read(&key, &mut members)?,
+            _ => draft.read_member(&key, &mut members)?,
         }
     }
     draft.finish(by_hash)
@@ -100,7 +100,7 @@ pub fn read_query(
     hashes.clear();
     let parts = match encoding {
         Encoding::Json => return parse_query(body, by_hash, tokens, hashes),
-        Encoding::Msgpack => binary::of_msgpack(body, tokens, hashes)?,
+        Encoding::Msgpack => binary::of_msgpack(body, &mut Draft::default(), tokens, hashes)?,
         Encoding::Bytes => binary::of_bytes(body, parameters.unwrap_or(""), by_hash, hashes)?,
     };
     let binary::Parts { has_tokens, has_hashes, packed, .. } = parts;
@@ -108,7 +108,7 @@ pub fn read_query(
     let small = Value::Object(parts.small).to_string();
     let mut members = Members::new(small.as_bytes())?;
     while let Some(key) = members.key()? {
-        draft.read(&key, &mut members)?;
+        draft.read_member(&key, &mut members)?;
     }
     draft.finish(by_hash)
 }
@@ -123,6 +123,14 @@ enum Media {
 
 impl Field for Media {
     const EXPECTED: &'static str = "expected a string or a list of strings";
+    const JSON_BYTES: usize = STRING_JSON_BYTES;
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One(name) => name.len(),
+            Self::Many(names) => names.iter().map(String::len).sum(),
+        }
+    }
 }
 
 impl Field for Value {
@@ -150,24 +158,26 @@ struct Draft {
     packed: Option<(usize, usize)>,
 }
 
-impl Draft {
-    fn read(&mut self, key: &str, members: &mut Members<'_>) -> Result<(), BadRequest> {
-        match key {
-            "model" | "model_name" | "modelname" => self.model.read(key, members),
-            "lora_name" => self.lora_name.read(key, members),
-            "lora_id" => self.lora_id.read(key, members),
-            "tenant_id" => self.tenant_id.read(key, members),
-            "instance_id" => self.instance_id.read(key, members),
-            "block_size" => self.block_size.read(key, members),
-            "cache_salt" => self.cache_salt.read(key, members),
-            "additional_salt" | "additionalsalt" => self.additional_salt.read(key, members),
-            "medium" => self.medium.read(key, members),
-            "detail" => self.detail.read(key, members),
-            "extra_keys" => self.extra_keys.read(key, members),
-            _ => Ok(members.value().map(drop)?),
-        }
+impl Body for Draft {
+    fn field(&mut self, key: &str) -> Option<&mut dyn Reads> {
+        Some(match key {
+            "model" | "model_name" | "modelname" => &mut self.model,
+            "lora_name" => &mut self.lora_name,
+            "lora_id" => &mut self.lora_id,
+            "tenant_id" => &mut self.tenant_id,
+            "instance_id" => &mut self.instance_id,
+            "block_size" => &mut self.block_size,
+            "cache_salt" => &mut self.cache_salt,
+            "additional_salt" | "additionalsalt" => &mut self.additional_salt,
+            "medium" => &mut self.medium,
+            "detail" => &mut self.detail,
+            "extra_keys" => &mut self.extra_keys,
+            _ => return None,
+        })
     }
+}
 
+impl Draft {
     fn finish(self, by_hash: bool) -> Result<QueryBody, BadRequest> {
         let prompt = match (by_hash, self.has_tokens, self.has_hashes) {
             (_, true, true) => return Err(BadRequest::new("token_ids", "not together with seq_hashes")),

@@ -199,7 +199,9 @@ impl<M> Tracker<M> {
         let read = mem::take(&mut self.mending.read);
         out.push(Action::StartOver);
         self.forget(out);
-        read.into_iter().for_each(|batch| self.apply(batch, out));
+        for batch in read {
+            self.apply(batch, out);
+        }
         self.heard = last.max(latest);
         if missing > 0 {
             (self.behind, self.guessed) = (last, false);

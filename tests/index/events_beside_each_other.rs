@@ -74,7 +74,7 @@ impl Fleet {
     }
 
     fn of_tenant(&mut self, tenant: &str) -> u32 {
-        self.matched(|key| key.tenant = tenant.to_owned())
+        self.matched(|key| tenant.clone_into(&mut key.tenant))
     }
 
     fn skipped(&self, why: Skip) -> u64 {

@@ -207,26 +207,24 @@ impl<S: Shape> Segment<S> {
     fn rebuild(&mut self, groups: usize, filled: &mut Vec<u8>) {
         let empty = Self::empty(groups, self.depth, self.base);
         let old = std::mem::replace(self, empty);
-        self.fill(&old.groups, filled, |_| true);
+        filled.clear();
+        filled.resize(groups, 0);
+        entries(&old.groups).for_each(|entry| self.put(entry, filled));
+        self.len = old.len;
     }
 
     fn empty(groups: usize, depth: u32, base: u32) -> Self {
         Self { groups: vec![EMPTY; groups].into_boxed_slice(), len: 0, depth, base, shape: PhantomData }
     }
 
-    /// Fills an empty segment with those of the entries that it takes; `filled` is room to count in.
-    fn fill(&mut self, groups: &[Group], filled: &mut Vec<u8>, takes: impl Fn(u64) -> bool) {
-        filled.clear();
-        filled.resize(self.groups.len(), 0);
-        entries(groups).filter(|entry| takes(*entry)).for_each(|entry| {
-            let mut at = self.home(tag_of::<S>(entry));
-            while usize::from(filled[at]) == GROUP {
-                at = self.next(at);
-            }
-            self.groups[at].0[usize::from(filled[at])] = entry;
-            filled[at] += 1;
-            self.len += 1;
-        });
+    /// Puts an entry into a segment that is being filled, whose groups have so many; the caller counts them all.
+    fn put(&mut self, entry: u64, filled: &mut [u8]) {
+        let mut at = self.home(tag_of::<S>(entry));
+        while usize::from(filled[at]) == GROUP {
+            at = self.next(at);
+        }
+        self.groups[at].0[usize::from(filled[at]) % GROUP] = entry;
+        filled[at] += 1;
     }
 
     fn bytes(&self) -> usize {
@@ -387,12 +385,16 @@ impl<S: Shape> Segments<S> {
             old.base = depth;
         }
         let base = old.base;
-        let moves = |entry: u64| tag_of::<S>(entry) >> (depth - base) & 1 == 1;
-        let moving = entries(&old.groups).map(|entry| usize::from(moves(entry))).sum::<usize>();
-        let mut made =
-            [old.len - moving, moving].map(|len| Segment::empty(groups_for::<S>(len + 1), depth + 1, base));
-        made[0].fill(&old.groups, &mut self.filled, |entry| !moves(entry));
-        made[1].fill(&old.groups, &mut self.filled, moves);
+        let half = |entry: u64| (tag_of::<S>(entry) >> (depth - base)) as usize & 1;
+        let moving = entries(&old.groups).map(half).sum::<usize>();
+        let lens = [old.len - moving, moving];
+        let mut made = lens.map(|len| Segment::<S>::empty(groups_for::<S>(len + 1), depth + 1, base));
+        self.filled.clear();
+        self.filled.resize(made[0].groups.len() + made[1].groups.len(), 0);
+        let (stay, moved) = self.filled.split_at_mut(made[0].groups.len());
+        let mut filled = [stay, moved];
+        entries(&old.groups).for_each(|entry| made[half(entry)].put(entry, filled[half(entry)]));
+        (made[0].len, made[1].len) = (lens[0], lens[1]);
         self.bytes = self.bytes + made[0].bytes() + made[1].bytes() - old.bytes();
         let [stay, moved] = made;
         self.parts[at] = stay;

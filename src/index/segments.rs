@@ -2,8 +2,8 @@
 //! at what the lower bits stand for to see whether it is the right one.
 //!
 //! Extendible hashing over small segments keeps every step short. A segment grows by a fifth or so, to a size that
-//! allocators have. The lowest bits of a tag tell the halves of a split segment
-//! apart, so that few splits, or none, need to look keys up.
+//! allocators have. The lowest bits of a tag tell the halves of a split segment apart, so that few splits, or none, need
+//! to look keys up.
 //!
 //! Within a segment entries stand in groups of one cache line, packed from the left, in the group of their tag or,
 //! where that is full, in the first one behind it with room. A search ends at the first free slot.

@@ -2,7 +2,7 @@
 //! a pause, which doubles; everything begins again only when the publisher has shown that it remembers everything; and
 //! nothing is asked where nothing can be put right.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kvatlas::limits::{HOLD_BYTES, MEND_MAX_SECONDS, MEND_SECONDS, STREAM_MEMORY};
 use kvatlas::stream::topics::Topics;
@@ -25,6 +25,18 @@ fn holed() -> Stream {
     stream.live([0, 1, 3]).wait().is(partial(Reason::ReplayFailed), [0, 1, 3]);
     stream.asked.clear();
     stream
+}
+
+/// The same as the only topic of an endpoint.
+fn holed_topic(now: Instant) -> Topics<u64> {
+    let (mut topics, mut out) = (Topics::new(Some(IDLE)), Vec::new());
+    topics.begin(now, &mut out);
+    topics.replay_end(1, now, &mut out);
+    for content in [0, 1, 3] {
+        topics.live(b"one", numbered(content), now, &mut out);
+    }
+    topics.replay_failed(2, now, &mut out);
+    topics
 }
 
 #[test]
@@ -118,6 +130,11 @@ fn what_the_publisher_no_longer_remembers_is_not_asked_for_again() {
     rest(&mut stream, MEND_SECONDS).replies([2, 3]).is(partial(Reason::ReplayFailed), [0, 1, 3]);
     rest(&mut stream, 3 * MEND_MAX_SECONDS);
     assert_eq!(stream.asked, [0]);
+    assert!(stream.tracker.is_beyond_repair());
+    // Nothing is missing once everything was cleared.
+    stream.live([4]);
+    stream.with(|tracker, _, out| tracker.cleared(Place { life: 0, sequence: 4 }, out));
+    assert_eq!((stream.tracker.trust(), stream.tracker.is_beyond_repair()), (LIVE, false));
     // Another life is another matter.
     stream.live([101, 103]).end().wait().is(partial(Reason::NotReplayed), [101, 103]);
     let asked = stream.asked.len();
@@ -242,14 +259,8 @@ fn what_a_replay_cannot_put_right_is_left_alone() {
 #[test]
 fn what_another_topic_brought_is_not_put_at_risk() {
     for both in [false, true] {
-        let mut topics: Topics<u64> = Topics::new(Some(IDLE));
-        let (mut now, mut out) = (std::time::Instant::now(), Vec::new());
-        topics.begin(now, &mut out);
-        topics.replay_end(1, now, &mut out);
-        for content in [0, 1, 3] {
-            topics.live(b"one", numbered(content), now, &mut out);
-        }
-        topics.replay_failed(2, now, &mut out);
+        let (mut now, mut out) = (Instant::now(), Vec::new());
+        let mut topics = holed_topic(now);
         if both {
             topics.live(b"two", numbered(0), now, &mut out);
             topics.replay_end(3, now, &mut out);
@@ -277,14 +288,8 @@ fn what_another_topic_brought_is_not_put_at_risk() {
 
 #[test]
 fn no_more_is_read_again_than_there_is_memory_for() {
-    let mut topics: Topics<u64> = Topics::new(Some(IDLE));
-    let (mut now, mut out) = (std::time::Instant::now(), Vec::new());
-    topics.begin(now, &mut out);
-    topics.replay_end(1, now, &mut out);
-    for content in [0, 1, 3] {
-        topics.live(b"", numbered(content), now, &mut out);
-    }
-    topics.replay_failed(2, now, &mut out);
+    let (mut now, mut out) = (Instant::now(), Vec::new());
+    let mut topics = holed_topic(now);
     for free in [false, true] {
         let mut ticks = (0..2 * MEND_SECONDS).map(|second| now + Duration::from_secs(second));
         let began = ticks.any(|now| {

@@ -84,7 +84,7 @@ impl<M> Tracker<M> {
 
     /// Whether something is missing that nothing can put right in this life.
     pub fn is_beyond_repair(&self) -> bool {
-        self.mending.hopeless
+        self.mending.hopeless && self.partial.is_some()
     }
 
     fn cure(&self) -> Option<Cure> {
